@@ -1,0 +1,1 @@
+"""Rules: `Machine` x matrix -> findings. Pure; nothing here touches the host."""

@@ -1,0 +1,81 @@
+"""What a rule says: findings with evidence and remedies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["error", "warning", "info"]
+Safety = Literal["safe", "caution", "destructive"]
+Status = Literal["pass", "warn", "fail", "skip", "crash"]
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way to mend it: exact commands for this machine."""
+
+    title: str
+    commands: tuple[str, ...] = ()
+    """Shell lines, copy-pasteable, in order."""
+    needs_root: bool = False
+    changes: str = ""
+    """What it changes, in words."""
+    safety: Safety = "safe"
+    automatic: bool = False
+    """Whether ``cudnn-doctor fix`` can carry it out."""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that was seen: the path or name, the value, how it was read."""
+
+    what: str
+    where: str = ""
+    how: str = ""
+    line: int | None = None
+    """Line number, for evidence from a log."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault (or note) with its evidence and its cure."""
+
+    id: str
+    """From the vocabulary of diagnoses; never renamed once released."""
+    severity: Severity
+    title: str
+    """One line, under 100 characters, naming the culprit."""
+    culprit: str = ""
+    """The file, package, variable or version at fault."""
+    seen: tuple[Evidence, ...] = ()
+    why: str = ""
+    """Why it matters, in a sentence or two."""
+    remedies: tuple[Remedy, ...] = ()
+    avoid: tuple[str, ...] = ()
+    """Folklore that makes it worse."""
+    subject: str = ""
+    """What suffers: framework and environment, folder, or empty for the machine."""
+    caused_by: str = ""
+    """Id of the finding that is this one's root cause, if another is."""
+
+
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Outcome of one rule."""
+
+    rule: str
+    category: str
+    status: Status
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+    """Why it was skipped, or how it crashed."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All results of one run, in declared order."""
+
+    results: tuple[CheckResult, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, errors first, then in declared order."""
+        order = {"error": 0, "warning": 1, "info": 2}
+        found = [finding for result in self.results for finding in result.findings]
+        return tuple(sorted(found, key=lambda f: order[f.severity]))

@@ -1,0 +1,57 @@
+"""The Typer application: commands are registered here, errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from cudnn_doctor import __version__
+from cudnn_doctor.errors import DoctorError, ExitCode
+
+app = typer.Typer(
+    name="cudnn-doctor",
+    help="Find, install, prove and mend NVIDIA cuDNN on Linux.",
+    no_args_is_help=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"cudnn-doctor {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+def run() -> None:
+    """Run the application; every failure ends with a message on stderr and a documented code."""
+    try:
+        app()
+    except DoctorError as error:
+        _print_error(error)
+        sys.exit(int(error.exit_code))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(int(ExitCode.INTERRUPTED))
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(int(ExitCode.OK))
+
+
+def _print_error(error: DoctorError) -> None:
+    place = f" ({error.where})" if error.where else ""
+    print(f"error: {error.what}{place}", file=sys.stderr)
+    if error.next_step:
+        print(f"  next: {error.next_step}", file=sys.stderr)

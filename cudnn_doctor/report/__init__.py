@@ -1,0 +1,1 @@
+"""Renderers: terminal, JSON and others; they only write to the output stream."""
