@@ -35,6 +35,9 @@ class ProbeOptions(NamedTuple):
     progress: Progress | None = None
 
 
+_USUAL = ProbeOptions()
+
+
 class _Runner:
     """Runs probes with their time taken and their failures recorded."""
 
@@ -53,7 +56,7 @@ class _Runner:
             self.durations[name] = round(time.perf_counter() - start, 6)
 
 
-def probe_machine(options: ProbeOptions = ProbeOptions()) -> Machine:
+def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
     """Read everything about one machine (or mounted root); never raises for what it finds."""
     from cudnn_doctor.machine import (
         copies,

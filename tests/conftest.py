@@ -1,0 +1,32 @@
+"""Which tests run where: heavy ones skip with a reason unless they are asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+HEAVY = {
+    "wheels": "downloads whole wheels from the package index",
+    "root": "needs root and makes chroots or install roots",
+    "browser": "drives a real headless browser",
+}
+"""Markers of tests that the short suite leaves out; CUDNN_DOCTOR_TESTS=all runs them too."""
+
+
+def _gpu_here() -> bool:
+    return shutil.which("nvidia-smi") is not None and os.path.exists("/dev/nvidiactl")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    run_all = os.environ.get("CUDNN_DOCTOR_TESTS") == "all"
+    for item in items:
+        if item.get_closest_marker("gpu") and not _gpu_here():
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+        if item.get_closest_marker("root") and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root"))
+        for marker, why in HEAVY.items():
+            if item.get_closest_marker(marker) and not run_all:
+                reason = f"{why}; set CUDNN_DOCTOR_TESTS=all to run it"
+                item.add_marker(pytest.mark.skip(reason=reason))
