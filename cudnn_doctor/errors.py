@@ -24,6 +24,8 @@ class ExitCode(enum.IntEnum):
     """A cuDNN copy failed verification."""
     BAD_INPUT = 7
     """A file given to the tool (snapshot, matrix, log, archive, lock) cannot be used."""
+    UNFINISHED = 8
+    """A change was interrupted and could not be undone yet; the next command tries again."""
     INTERNAL = 70
     """A bug in cudnn-doctor."""
     INTERRUPTED = 130

@@ -1,0 +1,223 @@
+"""Carry out a plan: old state or new state, never between.
+
+Each step is journalled before it is done. When a step fails, or the process is told to stop, all
+begun steps are undone in reverse. When the process is killed, the next command finds the journal and
+does that (`recover`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import files, guard
+from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.plan import (
+    AnyStep,
+    Fetch,
+    GuardPackages,
+    MakeFolder,
+    MoveTree,
+    Plan,
+    Prove,
+    RemoveTree,
+    Run,
+    SwitchLink,
+    Unpack,
+    WriteFile,
+)
+from cudnn_doctor.install.state import State, exclusive
+
+
+class Progress(Protocol):
+    """Told what happens; prints it or not."""
+
+    def step(self, number: int, total: int, step: AnyStep) -> None: ...
+    def bytes(self, done: int, total: int | None) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+def execute(plan: Plan, state: State, progress: Progress, *, wait: float = 0.0) -> Path:
+    """Do the whole plan or nothing; returns the receipt's folder.
+
+    Raises DoctorError with NOTHING_CHANGED when a step failed and everything was undone, with
+    UNFINISHED when the undoing failed as well (the journal stays for the next command).
+    """
+    with exclusive(state, wait):
+        recover(state, progress)
+        _check_space(plan)
+        journal = Journal.start(state, plan)
+        try:
+            for number, step in enumerate(plan.steps):
+                progress.step(number, len(plan.steps), step)
+                journal.note(f"begin {number}")
+                _do(step, journal.saved(number), state, progress)
+                journal.note(f"done {number}")
+        except BaseException as error:
+            _undo_all(journal, progress)
+            if isinstance(error, OSError):
+                raise files.failed("a step failed and all was undone", "", error) from error
+            raise
+        journal.note("commit")
+        return _finish(journal, state)
+
+
+def recover(state: State, progress: Progress) -> bool:
+    """Finish or undo what a killed run left; True when there was something. Needs the lock."""
+    for stale in state.folder.glob("journal.*"):
+        files.discard(str(stale))
+    if not state.journal.is_dir():
+        return False
+    journal = Journal.open(state.journal)
+    if journal.committed:
+        progress.say(f"finishing the {journal.plan.action} that was interrupted")
+        _finish(journal, state)
+    else:
+        progress.say(f"undoing the {journal.plan.action} that was interrupted")
+        _undo_all(journal, progress)
+    return True
+
+
+def _finish(journal: Journal, state: State) -> Path:
+    for number, step in enumerate(journal.plan.steps):
+        if isinstance(step, RemoveTree):
+            files.finish_remove_tree(step)
+        elif isinstance(step, GuardPackages):
+            guard.finish_guard(step, journal.saved(number))
+    return journal.keep(state)
+
+
+def _undo_all(journal: Journal, progress: Progress) -> None:
+    with _unstoppable():
+        for number in reversed(journal.begun()):
+            step = journal.plan.steps[number]
+            try:
+                _undo(step, journal.saved(number), progress)
+            except (OSError, DoctorError) as error:
+                raise DoctorError(
+                    f"the change could not be undone yet: {error}",
+                    where=str(journal.folder),
+                    next_step="mend that, then run `cudnn-doctor repair` to finish undoing it",
+                    exit_code=ExitCode.UNFINISHED,
+                ) from error
+            journal.note(f"undone {number}")
+        journal.discard()
+
+
+@contextlib.contextmanager
+def _unstoppable() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the undoing is done."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {s: signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _check_space(plan: Plan) -> None:
+    for folder, needed in plan.space_needed.items():
+        place = Path(folder)
+        while not place.exists():
+            place = place.parent
+        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+        if free < needed:
+            raise DoctorError(
+                f"not enough space: {needed >> 20} MiB are needed, {free >> 20} MiB are free",
+                where=folder,
+                next_step="free some space there, or point --prefix, TMPDIR or "
+                "CUDNN_DOCTOR_CACHE to a larger file system",
+                exit_code=ExitCode.NOTHING_CHANGED,
+            )
+
+
+# -- one step
+
+
+def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
+    if isinstance(step, Fetch):
+        from cudnn_doctor.install import download
+
+        download.fetch(step, state, progress)
+    elif isinstance(step, Unpack):
+        from cudnn_doctor.install import unpack
+
+        unpack.unpack(step, state, progress)
+    elif isinstance(step, Run):
+        _run(step, progress)
+    elif isinstance(step, Prove):
+        from cudnn_doctor.install import prove
+
+        prove.prove(step, progress)
+    else:
+        _DO[type(step)](step, saved)
+
+
+def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
+    if isinstance(step, Unpack):
+        files.discard(step.staging)
+    elif isinstance(step, Run):
+        for argv in step.undo:
+            _run(Run(argv=argv, environ=step.environ), progress)
+    elif type(step) in _UNDO:
+        _UNDO[type(step)](step, saved)
+
+
+_DO: dict[type[Any], Callable[[Any, Path], None]] = {
+    MakeFolder: files.make_folder,
+    MoveTree: files.move_tree,
+    RemoveTree: files.remove_tree,
+    WriteFile: files.write_file,
+    SwitchLink: files.switch_link,
+    GuardPackages: guard.guard,
+}
+_UNDO: dict[type[Any], Callable[[Any, Path], None]] = {
+    MakeFolder: files.unmake_folder,
+    MoveTree: files.unmove_tree,
+    RemoveTree: files.unremove_tree,
+    WriteFile: files.restore,
+    SwitchLink: files.restore,
+    GuardPackages: guard.unguard,
+}
+
+
+def _run(step: Run, progress: Progress) -> None:
+    """Run the step's program; its output goes to the progress, its failure is a DoctorError."""
+    try:
+        done = subprocess.run(
+            step.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C", **step.environ},
+            check=False,
+        )
+    except OSError as error:
+        raise DoctorError(
+            f"cannot run {step.argv[0]}: {os.strerror(error.errno or 0)}",
+            where=" ".join(step.argv),
+            next_step=f"install {os.path.basename(step.argv[0])} or choose another --method",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        ) from error
+    output = done.stdout.decode("utf-8", "replace").strip()
+    if done.returncode and not step.may_fail:
+        tail = "\n".join(output.splitlines()[-15:])
+        raise DoctorError(
+            f"{os.path.basename(step.argv[0])} failed (exit {done.returncode}):\n{tail}",
+            where=" ".join(step.argv),
+            next_step="run `cudnn-doctor explain` on this output for the cause",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    if output:
+        progress.say(output)

@@ -1,0 +1,208 @@
+"""Steps on files and folders: how each is done, undone and, later, taken back.
+
+Every ``undo`` may meet a step that was only half done, or done and already undone once: it looks at
+what is there and never assumes. ``saved`` is the step's own folder in the journal.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install.plan import (
+    AnyStep,
+    MakeFolder,
+    MoveTree,
+    RemoveTree,
+    SwitchLink,
+    WriteFile,
+)
+
+_OLD_FILE, _OLD_LINK, _MADE = "old", "link", "made"
+
+
+def failed(what: str, path: str, error: OSError) -> DoctorError:
+    """The error for a file operation that the system refused, with the next thing to do."""
+    advice = {
+        errno.EACCES: "choose a --prefix that you may write, or run it as root",
+        errno.EPERM: "choose a --prefix that you may write, or run it as root",
+        errno.EROFS: "the file system is read-only: choose another --prefix or remount it",
+        errno.ENOSPC: "free some space there, or choose another --prefix",
+        errno.EDQUOT: "your disk quota is used up: free some space or choose another --prefix",
+    }
+    return DoctorError(
+        f"{what}: {os.strerror(error.errno or 0)}",
+        where=path,
+        next_step=advice.get(error.errno or 0, ""),
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )
+
+
+# -- folders
+
+
+def make_folder(step: MakeFolder, saved: Path) -> None:
+    path = Path(step.path)
+    missing = [p for p in (path, *path.parents) if not p.exists()]
+    saved.mkdir(parents=True, exist_ok=True)
+    (saved / _MADE).write_text("\n".join(map(str, missing)), "utf-8")
+    try:
+        for folder in reversed(missing):
+            folder.mkdir(mode=step.mode)
+            folder.chmod(step.mode)
+    except OSError as error:
+        raise failed("cannot create the folder", step.path, error) from error
+
+
+def unmake_folder(step: MakeFolder, saved: Path) -> None:
+    record = saved / _MADE
+    if not record.exists():
+        return
+    for folder in filter(None, record.read_text("utf-8").split("\n")):
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return  # somebody else's files are in it by now
+
+
+def move_tree(step: MoveTree, saved: Path) -> None:
+    if os.path.lexists(step.target):
+        raise DoctorError(
+            "something is already there, and it is not replaced unasked",
+            where=step.target,
+            next_step="remove it, or give another --prefix",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    try:
+        os.rename(step.source, step.target)
+    except OSError as error:
+        raise failed("cannot move the new version into place", step.target, error) from error
+
+
+def unmove_tree(step: MoveTree, saved: Path) -> None:
+    if os.path.lexists(step.target) and not os.path.lexists(step.source):
+        os.rename(step.target, step.source)
+
+
+def _aside(path: str) -> str:
+    folder, name = os.path.split(path.rstrip("/"))
+    return os.path.join(folder, f".{name}.cudnn-doctor-removed")
+
+
+def remove_tree(step: RemoveTree, saved: Path) -> None:
+    if not os.path.lexists(step.path):
+        return
+    try:
+        discard(_aside(step.path))
+        os.rename(step.path, _aside(step.path))
+    except OSError as error:
+        raise failed("cannot remove", step.path, error) from error
+
+
+def unremove_tree(step: RemoveTree, saved: Path) -> None:
+    if os.path.lexists(_aside(step.path)) and not os.path.lexists(step.path):
+        os.rename(_aside(step.path), step.path)
+
+
+def finish_remove_tree(step: RemoveTree) -> None:
+    """After the commit: what was put aside goes for good."""
+    discard(_aside(step.path))
+
+
+def discard(path: str) -> None:
+    """Delete a file, link or folder, whatever it is; absent is fine."""
+    if os.path.islink(path) or os.path.isfile(path):
+        os.unlink(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# -- files and links
+
+
+def write_file(step: WriteFile, saved: Path) -> None:
+    try:
+        _keep(step.path, saved)
+        _replace_file(step.path, step.content.encode(), step.mode)
+    except OSError as error:
+        raise failed("cannot write", step.path, error) from error
+
+
+def switch_link(step: SwitchLink, saved: Path) -> None:
+    if os.path.isdir(step.path) and not os.path.islink(step.path):
+        raise DoctorError(
+            "a folder stands where a link is wanted, and it is not replaced unasked",
+            where=step.path,
+            next_step="move that folder away, or give another --prefix",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    try:
+        _keep(step.path, saved)
+        _replace_link(step.path, step.target)
+    except OSError as error:
+        raise failed("cannot switch the link", step.path, error) from error
+
+
+def restore(step: WriteFile | SwitchLink, saved: Path) -> None:
+    """Undo of both: bring back what stood at the path, or nothing where nothing stood."""
+    if not saved.is_dir():
+        return  # killed before anything was changed
+    link, old = saved / _OLD_LINK, saved / _OLD_FILE
+    if link.is_symlink():
+        _replace_link(step.path, os.readlink(link))
+    elif old.is_file():
+        _replace_file(step.path, old.read_bytes(), old.stat().st_mode & 0o7777)
+    elif os.path.lexists(step.path):
+        os.unlink(step.path)
+
+
+def _keep(path: str, saved: Path) -> None:
+    """Copy what stands at ``path`` into ``saved``, which appears complete or not at all."""
+    fresh = saved.with_name(saved.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    if os.path.islink(path):
+        os.symlink(os.readlink(path), fresh / _OLD_LINK)
+    elif os.path.exists(path):
+        shutil.copy2(path, fresh / _OLD_FILE)
+    fresh.rename(saved)
+
+
+def _replace_file(path: str, data: bytes, mode: int) -> None:
+    fresh = f"{path}.cudnn-doctor-new"
+    discard(fresh)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        os.fchmod(fd, mode)
+        file.flush()
+        os.fsync(fd)
+    os.replace(fresh, path)
+
+
+def _replace_link(path: str, target: str) -> None:
+    fresh = f"{path}.cudnn-doctor-new"
+    discard(fresh)
+    os.symlink(target, fresh)
+    os.replace(fresh, path)
+
+
+def inverse(step: AnyStep, saved: Path) -> AnyStep | None:
+    """The step that takes a finished one back later (``rollback``), None when nothing is needed."""
+    if isinstance(step, MoveTree):
+        return RemoveTree(title=f"remove {step.target}", path=step.target)
+    if isinstance(step, WriteFile | SwitchLink):
+        link, old = saved / _OLD_LINK, saved / _OLD_FILE
+        title = f"restore {step.path}"
+        if link.is_symlink():
+            return SwitchLink(title=title, path=step.path, target=os.readlink(link))
+        if old.is_file():
+            mode = old.stat().st_mode & 0o7777
+            return WriteFile(title=title, path=step.path, content=old.read_text("utf-8"), mode=mode)
+        return RemoveTree(title=f"remove {step.path}", path=step.path)
+    return None

@@ -1,0 +1,146 @@
+"""Plans: lists of typed steps, each of which knows how it is undone. Data only; nothing runs here.
+
+A step says everything that it will change, so that a plan shown to a person is the whole truth and
+a journal entry suffices to undo it in another process, after a kill at any point.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Method = Literal["wheel", "tarball", "package"]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Base of all steps. ``title`` is the line a person reads in the plan."""
+
+    title: str = ""
+    needs_root: bool = False
+
+
+class Fetch(Step, frozen=True, kw_only=True):
+    """Bring a file into the download cache, checked against its SHA-256 (content-addressed)."""
+
+    urls: tuple[str, ...]
+    """Mirrors in order of preference; ``file:`` for local ones."""
+    sha256: str
+    name: str
+    """File name, for people."""
+    size: int | None = None
+
+
+class MakeFolder(Step, frozen=True, kw_only=True):
+    """Create a folder and its missing parents."""
+
+    path: str
+    mode: int = 0o755
+
+
+class Unpack(Step, frozen=True, kw_only=True):
+    """Unpack a cached archive or wheel into a new folder beside its final place."""
+
+    sha256: str
+    name: str
+    staging: str
+    """Folder that is created; it must not exist."""
+    members: Literal["all", "shared", "static"] = "shared"
+    """``shared``: libraries, headers, licence; ``static``: archives as well; ``all``: as it is."""
+    links: bool = True
+    """Make the unversioned and SONAME links that a build expects."""
+
+
+class MoveTree(Step, frozen=True, kw_only=True):
+    """Rename a folder into place on the same file system; the target must not exist."""
+
+    source: str
+    target: str
+
+
+class RemoveTree(Step, frozen=True, kw_only=True):
+    """Take a folder or file away (kept aside until the plan is committed and its receipt gone)."""
+
+    path: str
+
+
+class WriteFile(Step, frozen=True, kw_only=True):
+    """Write a small text file atomically; what stood there is kept for undo."""
+
+    path: str
+    content: str
+    mode: int = 0o644
+
+
+class SwitchLink(Step, frozen=True, kw_only=True):
+    """Point a symbolic link elsewhere atomically; what stood there is kept for undo."""
+
+    path: str
+    target: str
+
+
+class GuardPackages(Step, frozen=True, kw_only=True):
+    """Keep hard-linked copies of the files of installed wheels, so that an installer's run over
+    them can be undone whatever it left behind."""
+
+    site_packages: str
+    names: tuple[str, ...]
+    """Normalised names of all distributions that the following commands may touch."""
+
+
+class Run(Step, frozen=True, kw_only=True):
+    """Run a program (pip, uv, apt-get, ldconfig ...), without a shell."""
+
+    argv: tuple[str, ...]
+    environ: dict[str, str] = {}
+    undo: tuple[tuple[str, ...], ...] = ()
+    """Programs that take it back, in order; run also when the step was only begun."""
+    retry_safe: bool = False
+    may_fail: bool = False
+    """A failure is reported and the plan goes on (caches, ldconfig in odd containers)."""
+
+
+class Prove(Step, frozen=True, kw_only=True):
+    """Verify the new copy as far as this machine allows; a failure undoes the plan."""
+
+    folder: str
+    version: str
+    rungs: Literal["files", "load", "gpu"] = "load"
+
+
+AnyStep: TypeAlias = (
+    Fetch
+    | MakeFolder
+    | Unpack
+    | MoveTree
+    | RemoveTree
+    | WriteFile
+    | SwitchLink
+    | GuardPackages
+    | Run
+    | Prove
+)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What will be done, in order, and what it leads to."""
+
+    action: str
+    """``install``, ``uninstall``, ``use``, ``rollback``, ``repair``."""
+    method: Method
+    version: str
+    """cuDNN release with its build, ``9.10.2.21``."""
+    cuda: str
+    """CUDA major, as text."""
+    target: str
+    """The prefix, the environment's prefix, or ``system``."""
+    steps: tuple[AnyStep, ...] = ()
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    space_needed: dict[str, int] = {}
+    """Folder -> bytes that must be free there before anything is begun."""
+
+    @property
+    def needs_root(self) -> bool:
+        """Whether any step does."""
+        return any(step.needs_root for step in self.steps)

@@ -1,0 +1,98 @@
+"""Where this tool keeps its own state: journal, receipts, lock and download cache."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+
+
+class State(NamedTuple):
+    """Folders of this tool's state, by the XDG rules (root: under /var)."""
+
+    folder: Path
+    cache: Path
+
+    @property
+    def journal(self) -> Path:
+        """The plan under way, if any: a folder."""
+        return self.folder / "journal"
+
+    @property
+    def receipts(self) -> Path:
+        """One folder for each plan that was carried out."""
+        return self.folder / "receipts"
+
+
+def locate() -> State:
+    """State and cache folders of this user; ``CUDNN_DOCTOR_STATE`` and ``CUDNN_DOCTOR_CACHE``
+    override them."""
+    env = os.environ
+    home = Path.home()
+    if os.geteuid() == 0:
+        state, cache = Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor")
+    else:
+        state = Path(env.get("XDG_STATE_HOME") or home / ".local/state") / "cudnn-doctor"
+        cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "cudnn-doctor"
+    return State(
+        Path(env.get("CUDNN_DOCTOR_STATE") or state),
+        Path(env.get("CUDNN_DOCTOR_CACHE") or cache),
+    )
+
+
+def make_folder(path: Path) -> Path:
+    """Create one of this tool's own folders, private to its owner; raises DoctorError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o755)
+    except OSError as error:
+        raise DoctorError(
+            f"cannot create the folder for this tool's state: {os.strerror(error.errno or 0)}",
+            where=str(path),
+            next_step="set CUDNN_DOCTOR_STATE (or CUDNN_DOCTOR_CACHE) to a folder you may write",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        ) from error
+    return path
+
+
+@contextlib.contextmanager
+def exclusive(state: State, wait: float = 0.0) -> Iterator[None]:
+    """Hold this tool's lock; another run that holds it is waited for, then named in the error.
+
+    ``wait`` is in seconds. The lock is the kernel's (flock): it never outlives its process.
+    """
+    path = make_folder(state.folder) / "lock"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                if time.monotonic() >= deadline:
+                    raise _busy(fd, path) from error
+                time.sleep(0.1)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _busy(fd: int, path: Path) -> DoctorError:
+    holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+    return DoctorError(
+        f"another cudnn-doctor (process {holder}) is changing this machine",
+        where=str(path),
+        next_step="wait until it ends, or run again with --wait SECONDS",
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )
