@@ -1,8 +1,8 @@
 """Carry out a plan: old state or new state, never between.
 
 Each step is journalled before it is done. When a step fails, or the process is told to stop, all
-begun steps are undone in reverse. When the process is killed, the next command finds the journal and
-does that (`recover`).
+begun steps are undone in reverse. When the process is killed, the next command finds the journal
+and does that (`recover`).
 """
 
 from __future__ import annotations
