@@ -6,6 +6,7 @@ inside that root and no program is ever run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -166,26 +167,28 @@ class Host:
     # -- programs
 
     def run(self, argv: Sequence[str], timeout: float = 5.0) -> Ran:
-        """Run a program of the live machine, without a shell; never raises."""
+        """Run a program of the live machine, without a shell; never raises.
+
+        ``timeout`` is in seconds. What a program that ran out of time had printed is kept.
+        """
         if not self.live:
             return Ran(None, "", "not run: probing a root folder")
-        env = {**self.environ, "LC_ALL": "C"}
         try:
-            done = subprocess.run(
+            child = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout,
-                env=env,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**self.environ, "LC_ALL": "C"},
             )
-        except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        except (OSError, ValueError) as error:
             return Ran(None, "", str(error))
-        return Ran(
-            done.returncode,
-            done.stdout.decode("utf-8", "replace"),
-            done.stderr.decode("utf-8", "replace"),
-        )
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired as late:
+            _abandon(child)
+            return Ran(None, _text(late.output), f"no answer in {timeout:g} s")
+        return Ran(child.returncode, _text(out), _text(err))
 
     def which(self, program: str) -> str | None:
         """Path of a program on the probed system's PATH."""
@@ -206,3 +209,17 @@ class Host:
     def home(self) -> str:
         """The user's home folder, as seen from inside the root."""
         return self.environ.get("HOME") or (str(Path.home()) if self.live else "/root")
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
+
+
+def _abandon(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child, but do not wait long: one that hangs inside the kernel cannot die yet."""
+    child.kill()
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(0.5)
