@@ -232,6 +232,8 @@ class CudnnCopy(Fact, frozen=True, kw_only=True):
     environment: str | None = None
     """Prefix of the Python environment it lives in."""
     static_archives: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    """Library names that a description says are not there; ``*``: the folder is empty."""
     private: bool = False
     """A renamed or partial copy inside a framework (hashed names), not usable by others."""
 

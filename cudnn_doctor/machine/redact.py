@@ -1,0 +1,83 @@
+"""`redact`: a `Machine` without what names a person, a computer or a secret.
+
+Works on values, never on keys. Equal values stay equal (a GPU's UUID in NVML's answer and in
+CUDA_VISIBLE_DEVICES still match), and paths stay absolute, so that the loader's search can be
+worked out on the redacted snapshot as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from cudnn_doctor.machine.model import Machine
+
+_HOME = re.compile(r"/(?:home|Users)/(?!user\b)[^/:\s\"']+|/root(?=[/:\s\"']|$)|(?<![\w/])~\w+")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+_SECRET = re.compile(
+    r"(?i)\b((?:access[_-]?|auth[_-]?|api[_-]?)?(?:token|key|secret|password|passwd|signature|sig))"
+    r"(=)[^&\s\"';]+"
+)
+_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
+_SYSTEM_USERS = {"root", "user", "ubuntu", "nobody", "daemon", "lib", "opt", "usr", "var", "tmp"}
+
+
+def redact(machine: Machine) -> Machine:
+    """A copy of ``machine`` fit to be pasted into a public bug report."""
+    clean = _cleaner(machine)
+    data = _walk(msgspec.to_builtins(machine), clean)
+    if data.get("system", {}).get("user"):
+        data["system"]["user"] = "user"
+    for name in data.get("environ", {}):
+        if name.lower().endswith("_proxy") and name.lower() != "no_proxy":
+            data["environ"][name] = "http://redacted"
+        elif name.lower() == "no_proxy":
+            data["environ"][name] = "redacted"
+        elif name in ("HOSTNAME", "HOST"):
+            data["environ"][name] = "host"
+        elif name in ("USER", "LOGNAME"):
+            data["environ"][name] = "user"
+    return msgspec.convert(data, Machine)
+
+
+def _walk(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {key: _walk(item, clean) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_walk(item, clean) for item in value]
+    return value
+
+
+def _hashed(match: re.Match[str]) -> str:
+    digest = hashlib.sha256(match.group().lower().encode()).hexdigest()[:12]
+    return f"00000000-0000-0000-0000-{digest}"
+
+
+def _cleaner(machine: Machine) -> Callable[[str], str]:
+    environ = machine.environ
+    users = {machine.system.user, environ.get("USER"), environ.get("LOGNAME")}
+    hosts = {environ.get("HOSTNAME"), environ.get("HOST")}
+    users.add(environ.get("HOME", "").rstrip("/").rpartition("/")[2])
+    words = {name: "user" for name in users if name and name not in _SYSTEM_USERS}
+    words |= {name: "host" for name in hosts if name and name != "localhost"}
+    pattern = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    names = re.compile(rf"(?<![\w.-])(?:{pattern})(?![\w-])") if words else None
+
+    def clean(text: str) -> str:
+        text = _UUID.sub(_hashed, text)
+        text = _USERINFO.sub("redacted@", text)
+        text = _SECRET.sub(r"\1\2redacted", text)
+        text = _EMAIL.sub(
+            lambda m: m.group() if m.group().startswith("redacted@") else "someone@redacted", text
+        )
+        text = _HOME.sub("/home/user", text)
+        return names.sub(lambda m: words[m.group()], text) if names else text
+
+    return clean
