@@ -296,15 +296,19 @@ class Distribution(Fact, frozen=True, kw_only=True):
     """Normalised (PEP 503)."""
     version: str
     location: str = ""
-    """The site-packages folder."""
+    """The site-packages folder; the prefix for a conda package."""
     installer: str = ""
+    """``pip``, ``uv`` ...; ``conda`` for what conda installed."""
+    build: str = ""
+    """Build string of a conda package, such as ``cuda12_0``."""
     requires: tuple[str, ...] = ()
-    """Requires-Dist lines about nvidia-*, torch and the like."""
+    """Requires-Dist lines about nvidia-*, torch and the like; ``depends`` of a conda package."""
     record_checked: int | None = None
     """Number of RECORD entries compared with the disk; None: no RECORD."""
     record_problems: tuple[RecordProblem, ...] = ()
     files: tuple[str, ...] = ()
-    """RECORD paths below ``nvidia/`` and the ``libcudnn*`` ones, for ownership."""
+    """Recorded libraries below ``nvidia/``, ``libcudnn*`` files and cuDNN headers, relative to
+    ``location``: for ownership."""
 
 
 class Environment(Fact, frozen=True, kw_only=True):
