@@ -64,6 +64,8 @@ class Variant(Sourced, frozen=True, kw_only=True):
     """SONAMEs shipped, where they differ from the release's."""
     shim_search: Literal["runpath", "rpath"] | None = None
     """Tag by which libcudnn.so.N finds its sublibraries."""
+    needs_driver: tuple[str, ...] = ()
+    """SONAMEs that name libcuda.so.1 in DT_NEEDED: they cannot be opened without a driver."""
 
 
 class Archive(Row, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ class Archive(Row, frozen=True, kw_only=True):
     cuda: str
     """CUDA as the file name spells it, ``"12"`` or ``"11.4"``."""
     path: str
-    """Below ``Matrix.redist_base`` (or the legacy base for .tgz)."""
+    """Below ``Matrix.redist_base`` (or the legacy base)."""
     flavour: Literal["full", "jit"] = "full"
     version: str = ""
     """Full build version where it differs from the release's build."""
@@ -82,7 +84,8 @@ class Archive(Row, frozen=True, kw_only=True):
     sha256: str | None = None
     md5: str | None = None
     legacy: bool = False
-    """The old layout: ``cuda/lib64`` inside a .tgz below the legacy base."""
+    """``path`` is below ``Matrix.legacy_base``. The layout goes by the suffix: ``cuda/lib64`` in a
+    .tgz, ``<name>-archive/lib`` in a .tar.xz."""
     confirmed: int = 0
     """How many independent sources give this sha256."""
 
@@ -108,9 +111,13 @@ class Release(Sourced, frozen=True, kw_only=True):
     """``"9.10.2"``."""
     build: str | None = None
     """``"9.10.2.21"``."""
+    date: str | None = None
+    """Day of release, ISO 8601."""
     status: Literal["preview", "release", "withdrawn"] = "release"
     libraries: tuple[str, ...] | None = None
     """SONAMEs of the full flavour, shim first."""
+    jit_libraries: tuple[str, ...] | None = None
+    """SONAMEs of the JIT flavour, where there is one."""
     variants: tuple[Variant, ...] = ()
     archives: tuple[Archive, ...] = ()
     wheels: tuple[Wheel, ...] = ()
@@ -193,6 +200,10 @@ class FrameworkNeed(Sourced, frozen=True, kw_only=True):
     """Versions accepted at run time, PEP 440."""
     cudnn_built: str | None = None
     cudnn_soname: str | None = None
+    cudnn_package: str | None = None
+    """Wheel that it asks pip for, ``"nvidia-cudnn-cu12"``."""
+    cublas: str | None = None
+    """What it asks pip for beside cuDNN: cuBLAS requirement."""
     loader: str = "unknown"
     """Id in ``Matrix.loaders``."""
     foreign: str = "unknown"
@@ -218,8 +229,10 @@ class DistroPackage(Sourced, frozen=True, kw_only=True):
     runtime: tuple[str, ...] = ()
     dev: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
+    jit: tuple[str, ...] = ()
+    """Package of the JIT flavour, which excludes the full one."""
     version_format: str = ""
-    """Such as ``"{build}-1"``."""
+    """Such as ``"{build}-1"`` or ``"{build}-1+cuda{minor}"``."""
     distros: tuple[str, ...] = ()
     """NVIDIA directory names or distribution ids it exists for; empty: all."""
 
