@@ -39,10 +39,9 @@ class MakeFolder(Step, frozen=True, kw_only=True):
 
 
 class Unpack(Step, frozen=True, kw_only=True):
-    """Unpack a cached archive or wheel into a new folder beside its final place."""
+    """Unpack an archive or wheel, while it arrives, into a new folder beside its final place."""
 
-    sha256: str
-    name: str
+    source: Fetch
     staging: str
     """Folder that is created; it must not exist."""
     members: Literal["all", "shared", "static"] = "shared"
