@@ -1,0 +1,167 @@
+"""`Target`: what a cuDNN is wanted for, told by a machine, by command-line options, or by both."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as PipRequirement
+from packaging.utils import canonicalize_name
+
+from cudnn_doctor.machine.model import Framework, Machine
+
+Method = Literal["wheel", "tarball", "package"]
+Flavour = Literal["full", "jit"]
+
+_PLATFORMS = {
+    "x86_64": "linux-x86_64",
+    "amd64": "linux-x86_64",
+    "aarch64": "linux-sbsa",
+    "arm64": "linux-sbsa",
+    "sbsa": "linux-sbsa",
+    "jetson": "linux-aarch64",
+    "tegra": "linux-aarch64",
+    "ppc64le": "linux-ppc64le",
+}
+_FIRST_SBSA_L4T = 38
+"""From L4T R38 (JetPack 7, CUDA 13) Jetson uses the server (SBSA) builds."""
+_LOCAL = re.compile(r"(?P<rest>.*[^+])\+(?P<local>[a-z0-9.]+)", re.IGNORECASE)
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of the parts of a target."""
+
+
+class TargetGpu(Fact, frozen=True, kw_only=True):
+    """One GPU that the cuDNN must run on."""
+
+    cc: str | None = None
+    """Compute capability, ``"8.6"``; None when it could not be read."""
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """``RTX 3090 (8.6)``, ``GPU 8.6`` or the bare name."""
+        if self.cc is None:
+            return self.name or "GPU of unknown kind"
+        return f"{self.name} ({self.cc})" if self.name else f"GPU {self.cc}"
+
+
+class FrameworkRequest(Fact, frozen=True, kw_only=True):
+    """A framework that must work with the cuDNN: ``torch==2.6.*+cu124``, ``jax[cuda12]``."""
+
+    text: str
+    name: str
+    """Normalised (PEP 503)."""
+    specifier: str = ""
+    extras: tuple[str, ...] = ()
+    local: str = ""
+    """Local version, which names the CUDA build: ``cu124``, ``cpu``."""
+    pins: tuple[str, ...] = ()
+    """Requirement lines about cuDNN from installed metadata: they outrank the matrix."""
+    installed: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> FrameworkRequest:
+        """Read a pip requirement, with a CUDA tag even after a wildcard; raises ValueError."""
+        bare = text.split(";", maxsplit=1)[0].strip()
+        tagged = _LOCAL.fullmatch(bare)
+        rest, local = (tagged["rest"], tagged["local"].lower()) if tagged else (bare, "")
+        try:
+            parsed = PipRequirement(rest)
+        except InvalidRequirement as error:
+            raise ValueError(f"not a pip requirement: {text!r}") from error
+        return cls(
+            text=text.strip(),
+            name=canonicalize_name(parsed.name),
+            specifier=str(parsed.specifier),
+            extras=tuple(sorted(parsed.extras)),
+            local=local,
+        )
+
+    @classmethod
+    def installed_one(cls, framework: Framework) -> FrameworkRequest | None:
+        """The request that an installed framework makes; None when its version is not known."""
+        if not framework.version:
+            return None
+        text = f"{framework.distribution or framework.name}=={framework.version}"
+        try:
+            request = cls.parse(text)
+        except ValueError:
+            return None
+        return msgspec.structs.replace(request, pins=framework.pins, installed=True)
+
+
+class Target(Fact, frozen=True, kw_only=True):
+    """Everything that the answer depends on. None means "not known": it then rules nothing out."""
+
+    gpus: tuple[TargetGpu, ...] = ()
+    driver: str | None = None
+    """``"535.54.03"``, or a bare branch ``"535"``."""
+    driver_cuda: str | None = None
+    """Highest CUDA that the driver supports, used where its version is not known."""
+    cuda: str | None = None
+    """Wanted CUDA, ``"12"`` or ``"12.4"``."""
+    platform: str = "linux-x86_64"
+    """NVIDIA's name: ``linux-x86_64``, ``linux-sbsa``, ``linux-aarch64`` (Jetson)."""
+    glibc: str | None = None
+    libc: Literal["glibc", "musl"] = "glibc"
+    distro: str | None = None
+    """os-release ID and VERSION_ID, ``"ubuntu 24.04"``."""
+    frameworks: tuple[FrameworkRequest, ...] = ()
+    method: Method | None = None
+    version: str | None = None
+    """PEP 440 specifier on the cuDNN release."""
+    flavour: Flavour = "full"
+    python: str | None = None
+    notes: tuple[str, ...] = ()
+    """What was assumed, in words."""
+
+    @classmethod
+    def from_machine(cls, machine: Machine) -> Target:
+        """The target that a probed (or described) machine is.
+
+        Frameworks count when they live in the active environment: other environments keep their
+        own cuDNN.
+        """
+        system, driver = machine.system, machine.driver
+        active = [env for env in machine.environments if env.active]
+        prefixes = {env.prefix for env in active}
+        installed = (
+            FrameworkRequest.installed_one(framework)
+            for framework in machine.frameworks
+            if framework.environment in prefixes
+        )
+        distro = f"{system.distro_id or ''} {system.distro_version or ''}".strip()
+        return cls(
+            gpus=tuple(
+                TargetGpu(cc=gpu.compute_capability, name=gpu.name) for gpu in machine.gpus or ()
+            ),
+            driver=driver.version or driver.kernel_version,
+            driver_cuda=driver.cuda,
+            platform=_machine_platform(system.arch, driver.jetpack),
+            glibc=system.libc_version if system.libc != "musl" else None,
+            libc=system.libc or "glibc",
+            distro=distro or None,
+            frameworks=tuple(request for request in installed if request is not None),
+            python=active[0].python if active else None,
+        )
+
+
+def platform_of(arch: str) -> str:
+    """NVIDIA's platform name for ``uname -m`` text, ``sbsa`` or ``jetson``; raises ValueError."""
+    name = arch.lower().removeprefix("linux-")
+    if name not in _PLATFORMS:
+        raise ValueError(f"unknown architecture {arch!r}; known: {', '.join(sorted(_PLATFORMS))}")
+    return _PLATFORMS[name]
+
+
+def _machine_platform(arch: str | None, jetpack: str | None) -> str:
+    l4t = re.match(r"R?(\d+)", jetpack or "")
+    if l4t and int(l4t[1]) < _FIRST_SBSA_L4T:
+        return "linux-aarch64"
+    if arch is None:
+        return "linux-x86_64"
+    return _PLATFORMS.get(arch, f"linux-{arch}")
