@@ -162,7 +162,7 @@ def _complete_links(folder: Path, names: list[str]) -> None:
     """``libX.so -> libX.so.9 -> libX.so.9.10.2``, where a file of a longer name is there."""
     for name in names:
         match = _LIBRARY.fullmatch(name)
-        if match is None:
+        if match is None or match[2] is None:
             continue
         stem, digits = match[1], name[len(match[1]) + 4 :].split(".")
         chain = [f"{stem}.so", f"{stem}.so.{digits[0]}", name]
