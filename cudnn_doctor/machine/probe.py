@@ -116,7 +116,11 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
         pci_devices = run("pci", lambda: pci.probe_pci(host), None)
         nodes = run("devices", lambda: devices.probe_device_nodes(host), None)
         found_gpus, nvml_driver = gpus_later.result()
-        found_driver = run("driver", lambda: driver.complete_driver(host, nvml_driver), nvml_driver)
+        found_driver = run(
+            "driver",
+            lambda: driver.complete_driver(host, nvml_driver, found_gpus or ()),
+            nvml_driver,
+        )
         found_system, found_processes = system_later.result(), processes_later.result()
     return Machine(
         tool=__version__,
