@@ -63,19 +63,29 @@ def candidates(matrix: Matrix) -> tuple[Candidate, ...]:
 def _of_variant(release: Release, variant: Variant, matrix: Matrix) -> Iterator[Candidate]:
     found = [*_wheels(release, variant), *_archives(release, variant)]
     yield from found
-    platforms = {candidate.platform for candidate in found if candidate.flavour == "full"}
+    yield from _packages(release, variant, matrix, {(c.flavour, c.platform) for c in found})
+
+
+def _packages(
+    release: Release, variant: Variant, matrix: Matrix, built: set[tuple[Flavour, str]]
+) -> Iterator[Candidate]:
+    """Packages of NVIDIA's repositories: for the platforms that the release was built for."""
     build = release.build or release.version
     for package in matrix.distro_packages:
-        if package.cuda not in (None, variant.cuda, variant.cuda.split(".")[0]):
+        same_cuda = package.cuda in (None, variant.cuda, variant.cuda.split(".")[0])
+        if not same_cuda or not matches(package.cudnn, release.version, build):
             continue
-        if not package.runtime or not matches(package.cudnn, release.version, build):
-            continue
-        for platform in _REPOSITORY_PLATFORMS:
-            if platform in platforms:
-                yanked = _yanked(release, variant.cuda, "full")
-                yield Candidate(
-                    release, variant, "full", build, "package", platform, package, yanked
-                )
+        for flavour, names in _flavours(package):
+            for platform in _REPOSITORY_PLATFORMS:
+                if names and (flavour, platform) in built:
+                    yanked = _yanked(release, variant.cuda, flavour)
+                    yield Candidate(
+                        release, variant, flavour, build, "package", platform, package, yanked
+                    )
+
+
+def _flavours(package: DistroPackage) -> tuple[tuple[Flavour, tuple[str, ...]], ...]:
+    return ("full", package.runtime), ("jit", package.jit)
 
 
 def _wheels(release: Release, variant: Variant) -> Iterator[Candidate]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, NamedTuple, Protocol
 
+from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.candidates import Candidate
 from cudnn_doctor.matrix.frameworks import FrameworkBuild
 from cudnn_doctor.matrix.gpus import gpu_verdict, is_blackwell
-from cudnn_doctor.matrix.model import DistroPackage, Issue, Matrix, NvidiaRepository
+from cudnn_doctor.matrix.model import DistroPackage, Issue, Matrix
 from cudnn_doctor.matrix.specs import matches, names_build, version_key
 from cudnn_doctor.matrix.target import Flavour, FrameworkRequest, Method, Target, TargetGpu
 
@@ -59,7 +60,7 @@ class GpuConstraint:
         return f"leave {self.gpu.label} out (CUDA_VISIBLE_DEVICES) or replace it"
 
     def judge(self, candidate: Candidate) -> Verdict:
-        return Verdict(*gpu_verdict(self.gpu, candidate.variant, self.matrix))
+        return Verdict(*gpu_verdict(self.gpu, candidate.variant, self.matrix, candidate.platform))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +96,9 @@ class DriverConstraint:
         # A bare branch ("535") stands for its newest driver: only the numbers given are compared.
         fits = given >= version_key(floor)[: len(given)]
         reason = " with a Blackwell GPU" if self.blackwell else ""
+        known = query.how(self.matrix, candidate.variant, "driver")
         why = f"CUDA {cuda} builds need driver {floor} or newer{reason}; here {self.driver}"
+        why += f" ({known})" if known and candidate.variant.driver else ""
         return Verdict("ok" if fits else "out", why)
 
 
@@ -190,8 +193,9 @@ class DistroConstraint:
         package = candidate.artefact
         if not isinstance(package, DistroPackage):
             return Verdict("ok")
-        repository = repository_for(self.distro, self.matrix)
-        here = {self.distro.split(" ")[0]}
+        distro_id, _, version = self.distro.partition(" ")
+        repository = query.repository_for(self.matrix, distro_id, version)
+        here = {distro_id}
         manager = None
         if package.repo == "nvidia":
             here = {repository.distro} if repository else set()
@@ -228,7 +232,9 @@ class FrameworkConstraint:
         if build.cudnn is None:
             return Verdict("unknown", f"the cuDNN that {build.label} needs is not known")
         own = "; it brings its own copy" if build.bundles else ""
-        return Verdict("ok", f"{build.label} {build.cudnn_from} cuDNN {build.cudnn}{own}")
+        return Verdict(
+            "ok", f"{build.label} {build.cudnn_from} cuDNN {build.cudnn}{own} ({build.how})"
+        )
 
     def chosen(self, candidate: Candidate) -> int | None:
         """Index of the best build that accepts it."""
@@ -337,18 +343,11 @@ class VersionConstraint:
 def driver_floor(candidate: Candidate, matrix: Matrix, *, blackwell: bool) -> str | None:
     """Lowest Linux driver for the candidate; the CUDA family's where the release tells none."""
     variant = candidate.variant
-    families = {floor.cuda.removesuffix(".x"): floor.driver for floor in matrix.cuda_floors}
-    floor = variant.driver or families.get(variant.cuda) or families.get(candidate.cuda)
+    family = query.driver_floor(matrix, variant.cuda)
+    floor = variant.driver or (family.driver if family else None)
     if blackwell and floor:
         return max(floor, variant.blackwell_driver or _BLACKWELL, key=version_key)
     return floor
-
-
-def repository_for(distro: str, matrix: Matrix) -> NvidiaRepository | None:
-    """NVIDIA's package repository for an os-release ``ID VERSION_ID``, if it has one."""
-    name, _, version = distro.partition(" ")
-    spellings = {distro, f"{name} {version.split('.')[0]}"}
-    return next((r for r in matrix.repositories if spellings & set(r.ids)), None)
 
 
 def constraints(

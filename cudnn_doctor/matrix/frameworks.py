@@ -38,6 +38,8 @@ class FrameworkBuild:
     bundles: bool = False
     """It brings its own copy along."""
     known_bad: str = ""
+    how: str = "measured"
+    """How this is known: documented, measured or inferred."""
 
     def refuses(self, candidate: Candidate) -> str:
         """Why this build cannot use the candidate, empty when it can (or nothing is known)."""
@@ -197,4 +199,5 @@ def _build(need: FrameworkNeed, version: Version) -> FrameworkBuild:
         cudnn_from=verb,
         bundles=any(word in need.loader for word in _BUNDLERS),
         known_bad=need.known_bad,
+        how=need.how,
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from cudnn_doctor.matrix.candidates import Candidate
 from cudnn_doctor.matrix.model import Archive, DistroPackage, Matrix, Wheel
+from cudnn_doctor.matrix.query import archive_url
 
 _INSTALL = {
     "apt": "sudo apt-get install",
@@ -71,10 +72,9 @@ def _wheel_names(wheel: Wheel, cuda: str) -> list[str]:
 
 
 def _archive(archive: Archive, matrix: Matrix) -> ArchiveAnswer:
-    base = matrix.legacy_base if archive.legacy else matrix.redist_base
     return ArchiveAnswer(
         path=archive.path,
-        url=base + archive.path,
+        url=archive_url(matrix, archive),
         sha256=archive.sha256,
         size=archive.size,
         platform=archive.platform,
@@ -90,11 +90,15 @@ def _archive_commands(archive: ArchiveAnswer) -> list[str]:
 
 
 def _distro_names(package: DistroPackage, candidate: Candidate) -> list[str]:
-    names = [*package.runtime, *package.dev]
+    jit = candidate.flavour == "jit"
+    names = list(package.jit) if jit else [*package.runtime, *package.dev]
     template = _PINNED.get(package.manager)
     if not template or not package.version_format:
         return names
     version = package.version_format.format(
-        build=candidate.build, version=candidate.release.version, cuda=candidate.variant.cuda
+        build=candidate.build,
+        version=candidate.release.version,
+        cuda=candidate.variant.cuda,
+        minor=candidate.variant.cudart or f"{candidate.variant.cuda}*",
     )
     return [template.format(name=name, version=version) for name in names]

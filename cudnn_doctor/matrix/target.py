@@ -11,6 +11,9 @@ from packaging.requirements import Requirement as PipRequirement
 from packaging.utils import canonicalize_name
 
 from cudnn_doctor.machine.model import Framework, Machine
+from cudnn_doctor.matrix.model import Matrix
+from cudnn_doctor.matrix.query import gpu_by_cc
+from cudnn_doctor.matrix.specs import version_key
 
 Method = Literal["wheel", "tarball", "package"]
 Flavour = Literal["full", "jit"]
@@ -27,6 +30,7 @@ _PLATFORMS = {
 }
 _FIRST_SBSA_L4T = 38
 """From L4T R38 (JetPack 7, CUDA 13) Jetson uses the server (SBSA) builds."""
+_FIRST_SBSA_CC = (11, 0)
 _LOCAL = re.compile(r"(?P<rest>.*[^+])\+(?P<local>[a-z0-9.]+)", re.IGNORECASE)
 
 
@@ -156,6 +160,15 @@ def platform_of(arch: str) -> str:
     if name not in _PLATFORMS:
         raise ValueError(f"unknown architecture {arch!r}; known: {', '.join(sorted(_PLATFORMS))}")
     return _PLATFORMS[name]
+
+
+def platform_for_gpus(gpus: tuple[TargetGpu, ...], matrix: Matrix) -> str | None:
+    """The platform that Jetson GPUs imply, None for all others."""
+    for gpu in gpus:
+        model = gpu_by_cc(matrix, gpu.cc or "")
+        if model and model.tegra:
+            return "linux-sbsa" if version_key(gpu.cc) >= _FIRST_SBSA_CC else "linux-aarch64"
+    return None
 
 
 def _machine_platform(arch: str | None, jetpack: str | None) -> str:
