@@ -81,6 +81,8 @@ class FrameworkDescriptor:
     """Native objects that bring cuDNN in."""
     gpu_marks: tuple[str, ...] = ()
     """Files of which a CUDA build has at least one; none of them on disk means a CPU build."""
+    build_files: tuple[str, ...] = ()
+    """Python files that state the CUDA and cuDNN of the build; read as text."""
     schemes: tuple[SchemeRange, ...] = ()
 
 
@@ -97,6 +99,7 @@ CATALOGUE: tuple[FrameworkDescriptor, ...] = (
             "torch/lib/libc10_cuda.so",
         ),
         gpu_marks=("torch/lib/libtorch_cuda.so", "torch/lib/libc10_cuda.so"),
+        build_files=("torch/version.py",),
         schemes=(
             SchemeRange("torch-bundled-in-torch-lib", "<2.2", local=True),
             SchemeRange("torch-index-small-or-large", ">=2.2", local=True),
@@ -116,6 +119,7 @@ CATALOGUE: tuple[FrameworkDescriptor, ...] = (
             "tensorflow/libtensorflow_framework.so.2",
             "tensorflow/python/_pywrap_tensorflow_internal.so",
         ),
+        build_files=("tensorflow/python/platform/build_info.py",),
         schemes=(
             SchemeRange("tf-dlopen-default-path", "<2.14"),
             SchemeRange("tf-dlopen-runpath", ">=2.14"),
@@ -151,6 +155,10 @@ CATALOGUE: tuple[FrameworkDescriptor, ...] = (
             "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
         ),
         gpu_marks=("onnxruntime/capi/libonnxruntime_providers_cuda.so",),
+        build_files=(
+            "onnxruntime/capi/build_and_package_info.py",
+            "onnxruntime/capi/version_info.py",
+        ),
         schemes=(
             SchemeRange("ort-needed-default-path", "<1.28"),
             SchemeRange("ort-lazy-dlopen", ">=1.28"),
@@ -177,6 +185,7 @@ CATALOGUE: tuple[FrameworkDescriptor, ...] = (
             "paddle/libs/libphi_gpu.so",
             "paddle/libs/libphi_core.so",
         ),
+        build_files=("paddle/version/__init__.py", "paddle/version.py"),
         schemes=(SchemeRange("unknown"),),
     ),
     FrameworkDescriptor(

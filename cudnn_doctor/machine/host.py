@@ -128,11 +128,12 @@ class Host:
         except (OSError, ValueError):
             return []
 
-    def glob(self, pattern: str) -> list[str]:
-        """Paths that match an absolute pattern, sorted (``*`` never crosses a slash)."""
+    def glob(self, pattern: str, base: str = "") -> list[str]:
+        """Paths that match a pattern below ``base`` (a folder taken literally, by default the
+        root), sorted; ``*`` never crosses a slash."""
         import fnmatch
 
-        found = [""]
+        found = [base]
         for part in pattern.strip("/").split("/"):
             if any(c in part for c in "*?["):
                 found = [
