@@ -7,6 +7,7 @@ import sys
 import typer
 
 from cudnn_doctor import __version__
+from cudnn_doctor.cli import resolve
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(
@@ -33,6 +34,9 @@ def _root(
     ),
 ) -> None:
     pass
+
+
+app.command(epilog=resolve.EPILOG)(resolve.resolve)
 
 
 def run() -> None:

@@ -56,6 +56,7 @@ class FlavourName(str, Enum):
 
 
 def resolve(
+    *,
     gpu: Annotated[
         list[str] | None,
         typer.Option(help="Compute capability (8.6) or name (RTX 3090). Repeatable; all count."),
