@@ -33,7 +33,7 @@ BASES = {
         "nvidia-cudnn-frontend==1.28.0",
         "cuda-pathfinder",
     ],
-    "cu13-920": ["nvidia-cudnn-cu13==9.20.0.48", "nvidia-cublas", "nvidia-cuda-nvrtc"],
+    "cu13-920": ["torch==2.12.1", "numpy"],
     "ort": [
         "onnxruntime-gpu==1.22.0",
         "nvidia-cudnn-cu12==9.10.2.21",
