@@ -6,6 +6,7 @@ import os
 import shutil
 
 import pytest
+from support.nvml import NvmlStub
 
 HEAVY = {
     "wheels": "downloads whole wheels from the package index",
@@ -30,3 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker(marker) and not run_all:
                 reason = f"{why}; set CUDNN_DOCTOR_TESTS=all to run it"
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def nvml_stub(tmp_path_factory: pytest.TempPathFactory) -> NvmlStub:
+    """Call it with GPUs and a driver; put the variables it returns into a Host's environ."""
+    return NvmlStub(tmp_path_factory.mktemp("nvml"))
