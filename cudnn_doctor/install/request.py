@@ -1,0 +1,71 @@
+"""What the user asked to install, and the dispatcher to the back end that plans it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install.plan import Method, Plan
+from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.matrix.model import Matrix
+
+
+class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A resolved wish: which cuDNN, how and where to."""
+
+    method: Method
+    version: str
+    """Full build, ``9.10.2.21``."""
+    cuda: str
+    """CUDA major."""
+    flavour: Literal["full", "jit"] = "full"
+    platform: str = "linux-x86_64"
+    reasons: tuple[str, ...] = ()
+
+    # tarball
+    prefix: str | None = None
+    source: Literal["auto", "archive", "wheel"] = "auto"
+    mirrors: tuple[str, ...] = ()
+    archive: str | None = None
+    static: bool = False
+
+    # wheel
+    python: str | None = None
+    """Interpreter or prefix of the environment; None: the active one."""
+    break_pins: bool = False
+
+    # package
+    hold: bool = False
+    dev: bool = True
+    sudo: bool = False
+
+    @property
+    def release(self) -> str:
+        """``9.10.2``."""
+        return ".".join(self.version.split(".")[:3])
+
+
+def plan_install(request: InstallRequest, machine: Machine, matrix: Matrix) -> Plan:
+    """Write the plan for a request.
+
+    Raises DoctorError (NOTHING_CHANGED) when this machine or the request does not allow it.
+    """
+    if request.method == "tarball":
+        from cudnn_doctor.install.tarball import plan_tarball
+
+        return plan_tarball(request, matrix)
+    if request.method == "wheel":
+        from cudnn_doctor.install.wheel import plan_wheel
+
+        return plan_wheel(request, machine, matrix)
+    if request.method == "package":
+        from cudnn_doctor.install.package import plan_package
+
+        return plan_package(request, machine, matrix)
+    raise DoctorError(
+        f"there is no method {request.method!r}",
+        next_step="use --method wheel, tarball or package",
+        exit_code=ExitCode.USAGE,
+    )
