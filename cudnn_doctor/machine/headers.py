@@ -19,8 +19,13 @@ _SYSTEM = (
     "/opt/nvidia/cudnn*/include",
 )
 _PREFIXES = ("CUDNN_ROOT", "CUDNN_ROOT_DIR", "CUDNN_HOME", "CUDNN_PATH")
-_FOLDERS = ("CUDNN_INCLUDE_DIR", "CUDNN_INCLUDE_PATH", "CPATH", "C_INCLUDE_PATH")
-_FOLDERS += ("CPLUS_INCLUDE_PATH",)
+_FOLDERS = (
+    "CUDNN_INCLUDE_DIR",
+    "CUDNN_INCLUDE_PATH",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+)
 _NAMES = ("cudnn_version.h", "cudnn.h")
 """Of 8 and newer, of 7; a folder counts by the first that states a version."""
 

@@ -157,13 +157,15 @@ class Host:
             fd = os.open(self.outer(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None
-        with os.fdopen(fd, "rb") as file:
-            try:
-                if not stat.S_ISREG(os.fstat(fd).st_mode):
-                    return None
-                return file.read(limit)
-            except OSError:
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return None
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                return file.read(limit)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
 
     # -- programs
 
