@@ -18,25 +18,27 @@ if TYPE_CHECKING:
 EPILOG = """\
 [bold]Examples[/bold]
 
-  cudnn-doctor resolve                                   this machine
-
-  cudnn-doctor resolve --for "torch==2.6.*" --for "jax[cuda12]"
-
-  cudnn-doctor resolve --gpu "GTX 1080" --driver 580      a described machine
-
-  cudnn-doctor resolve --gpu 12.0 --gpu 7.0 --explain     why not something newer
-
-  cudnn-doctor resolve --snapshot m.json --driver 535     what if the driver were 535?
+  cudnn-doctor resolve
+  cudnn-doctor resolve --for "torch==2.6.*" --for "jax\\[cuda12]"
+  cudnn-doctor resolve --gpu "GTX 1080" --driver 580
+  cudnn-doctor resolve --gpu 12.0 --gpu 7.0 --explain
+  cudnn-doctor resolve --gpu 8.6 --driver 535 --method wheel --json
+  cudnn-doctor resolve --snapshot m.json --driver 535
 
 [bold]How it chooses[/bold]
 
-The newest release that nothing rules out: every GPU finds native code, the driver is new enough for
-the CUDA flavour, each framework accepts it, it exists for this architecture and glibc, and it is
-neither yanked nor known to be bad. Then the newest CUDA major. nvcc decides nothing. Where support
-is not known, a release that is known to work goes first.
+The newest release that nothing rules out. Every GPU must find native
+code; the driver must be new enough for the CUDA flavour (all of a CUDA
+major run on its lowest driver); each framework must accept it; it must
+exist for this architecture and glibc; and it must be neither yanked nor
+known to be bad. Then the newest CUDA major. nvcc decides nothing. Where
+support is not known, a release that is known to work goes first. Of the
+builds that a framework request admits, the newest on the index goes first.
 
-Exit codes: 0 an answer, 4 the demands clash (the smallest clash is told), 2 wrong usage, 3 nothing
-is known about a framework, 7 a file cannot be used.
+[bold]Exit codes[/bold]
+
+0 an answer, 4 the demands clash (the smallest clash is told), 2 wrong
+usage, 3 nothing is known about a framework, 7 a file cannot be used.
 """
 
 
@@ -59,25 +61,38 @@ def resolve(
     *,
     gpu: Annotated[
         list[str] | None,
-        typer.Option(help="Compute capability (8.6) or name (RTX 3090). Repeatable; all count."),
+        typer.Option(
+            metavar="CC|NAME",
+            help="Compute capability (8.6) or name (RTX 3090). Repeatable; all count.",
+        ),
     ] = None,
     driver: Annotated[
-        str | None, typer.Option(help="Driver version (535.104.05) or branch (535).")
+        str | None,
+        typer.Option(metavar="VERSION", help="Driver version (535.104.05) or branch (535)."),
     ] = None,
-    cuda: Annotated[str | None, typer.Option(help="CUDA wanted: 12, or 12.4.")] = None,
+    cuda: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="CUDA wanted: 12, or 12.4.")
+    ] = None,
     arch: Annotated[
-        str | None, typer.Option(help="x86_64, aarch64 (server), jetson, ppc64le.")
+        str | None, typer.Option(metavar="ARCH", help="x86_64, aarch64 (server), jetson, ppc64le.")
     ] = None,
-    glibc: Annotated[str | None, typer.Option(help="glibc version (2.31), or musl.")] = None,
+    glibc: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="glibc version (2.31), or musl.")
+    ] = None,
     wanted: Annotated[
         list[str] | None,
         typer.Option(
-            "--for", help='Framework that must work: "torch==2.6.*", "jax[cuda12]". Repeatable.'
+            "--for",
+            metavar="REQUIREMENT",
+            help=r'Framework that must work: "torch==2.6.*", "jax\[cuda12]". Repeatable.',
         ),
     ] = None,
     method: Annotated[MethodName | None, typer.Option(help="Only this way to install.")] = None,
     version: Annotated[
-        str | None, typer.Option(help='cuDNN wanted: 9.10, "9.10.*", 9.10.2.21, ">=9.5,<9.11".')
+        str | None,
+        typer.Option(
+            metavar="VERSION", help='cuDNN wanted: 9.10, "9.10.*", 9.10.2.21, ">=9.5,<9.11".'
+        ),
     ] = None,
     flavour: Annotated[
         FlavourName, typer.Option(help="jit: small, compiles kernels at first use.")
@@ -86,9 +101,12 @@ def resolve(
         bool, typer.Option("--no-gpu", help="Leave this machine's GPUs and driver out.")
     ] = False,
     snapshot: Annotated[
-        str | None, typer.Option(help="Judge a saved snapshot instead of this machine.")
+        str | None,
+        typer.Option(metavar="FILE", help="Judge a saved snapshot instead of this machine."),
     ] = None,
-    matrix: Annotated[str | None, typer.Option(help="Use this compat_matrix.yaml.")] = None,
+    matrix: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Use this compat_matrix.yaml.")
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Tell for each newer release what ruled it out.")
     ] = False,
@@ -96,8 +114,9 @@ def resolve(
 ) -> None:
     """Name the right cuDNN, with its reasons.
 
-    Without options it looks at this machine. With any of --gpu, --driver, --arch and --glibc it is
-    told about another machine and reads nothing here; with --snapshot they override the snapshot.
+    Without options it looks at this machine. Any of --gpu, --driver, --arch
+    and --glibc describes another machine, and nothing is read here; after
+    --snapshot they override what the snapshot says.
     """
     import msgspec
 

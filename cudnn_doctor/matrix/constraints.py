@@ -74,7 +74,9 @@ class DriverConstraint:
 
     @property
     def name(self) -> str:
-        return f"driver {self.driver}" if self.driver else f"driver for CUDA {self.driver_cuda}"
+        if not self.driver:
+            return f"driver for CUDA {self.driver_cuda}"
+        return f"driver {self.driver}" + (" with a Blackwell GPU" if self.blackwell else "")
 
     @property
     def relax(self) -> str:

@@ -10,6 +10,7 @@ answer says which driver it needs.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,7 +22,9 @@ from cudnn_doctor.matrix.conflict import allowed, relaxations, smallest_conflict
 from cudnn_doctor.matrix.constraints import (
     Constraint,
     FrameworkConstraint,
+    SoundConstraint,
     Verdict,
+    VersionConstraint,
     constraints,
     driver_floor,
 )
@@ -229,9 +232,27 @@ class _Resolver:
         )
 
     def _lifts(self) -> list[tuple[tuple[str, ...], int]]:
-        found = list(relaxations(self.masks, self.everything))
+        found = [
+            (lifted, sound)
+            for lifted, left in relaxations(self.masks, self.everything)
+            if (sound := self._still_sound(left, lifted))
+        ]
         found.sort(key=lambda pair: (self._rank(self.best(pair[1])), pair[0]), reverse=True)
         return found
+
+    def _still_sound(self, left: int, lifted: tuple[str, ...]) -> int:
+        """Drop faulty releases that only a lifted constraint had asked for by number."""
+        rest = [c for name, c in self.constraints.items() if name not in lifted]
+        sound = next((c for c in rest if isinstance(c, SoundConstraint)), None)
+        if sound is None:
+            return left
+        asked = dataclasses.replace(
+            sound,
+            version=sound.version if any(isinstance(c, VersionConstraint) for c in rest) else None,
+            frameworks=tuple(c for c in rest if isinstance(c, FrameworkConstraint)),
+        )
+        good = [i for i in _bits(left) if asked.judge(self.candidates[i]).state != "out"]
+        return sum(1 << i for i in good)
 
     def _typical(self, name: str) -> str:
         """Why the constraint rules out the newest of the releases that it rules out."""
