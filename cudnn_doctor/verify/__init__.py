@@ -1,1 +1,1 @@
-"""Prove a cuDNN copy by real work on the GPU, in child processes."""
+"""Proof of one cuDNN copy by real work on the GPU, in child processes."""
