@@ -1,0 +1,111 @@
+"""Loading of the matrix: the compiled form where it fits the YAML, else the YAML itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudnn_doctor.errors import BadInput
+from cudnn_doctor.matrix.model import SCHEMA, Matrix
+
+if TYPE_CHECKING:
+    from cudnn_doctor.matrix.source import Document, Field
+
+VARIABLE = "CUDNN_DOCTOR_MATRIX"
+"""Environment variable that names a matrix of one's own."""
+COMPILED = Path(__file__).with_name("compiled.msgpack")
+_BARE = ("got `float`", "got `int`", "got `bool`", "got `date`")
+
+
+class Compiled(msgspec.Struct):
+    """What ``compiled.msgpack`` holds."""
+
+    sha256: str
+    """Of the YAML file it was made from."""
+    matrix: msgspec.Raw
+
+
+def default_path() -> Path:
+    """The matrix shipped in the wheel, or the top-level one of the checkout."""
+    shipped = Path(__file__).with_name("compat_matrix.yaml")
+    return shipped if shipped.exists() else Path(__file__).parents[2] / "compat_matrix.yaml"
+
+
+def load(path: str | os.PathLike[str] | None = None) -> Matrix:
+    """The matrix at ``path``, else the one that CUDNN_DOCTOR_MATRIX names, else the shipped one.
+
+    Raises BadInput, with file, line and field, where it cannot be used.
+    """
+    file = Path(path or os.environ.get(VARIABLE) or default_path())
+    text = read(file)
+    return from_compiled(text) or from_yaml(text, file.name)
+
+
+def from_compiled(text: bytes) -> Matrix | None:
+    """The compiled matrix, if it was made from this YAML text."""
+    try:
+        compiled = msgspec.msgpack.decode(COMPILED.read_bytes(), type=Compiled)
+        if compiled.sha256 == hashlib.sha256(text).hexdigest():
+            return msgspec.msgpack.decode(compiled.matrix, type=Matrix)
+    except (OSError, msgspec.MsgspecError):
+        return None  # missing, or of another version of the tool: the YAML is the source
+    return None
+
+
+def from_yaml(text: bytes, name: str) -> Matrix:
+    """Parse, convert and validate YAML text; raises BadInput for the first mistake."""
+    from cudnn_doctor.matrix.validate import problems
+
+    document, matrix = _parse(text, name)
+    for field, message in problems(matrix):
+        raise document.error(field, message)
+    return matrix
+
+
+def mistakes(text: bytes, name: str) -> tuple[str, ...]:
+    """All mistakes in YAML text; one of syntax or type hides the others."""
+    from cudnn_doctor.matrix.validate import problems
+
+    try:
+        document, matrix = _parse(text, name)
+    except BadInput as error:
+        return (error.what,)
+    return tuple(document.describe(field, message) for field, message in problems(matrix))
+
+
+def read(path: Path) -> bytes:
+    """The text of a matrix file; raises BadInput where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _parse(text: bytes, name: str) -> tuple[Document, Matrix]:
+    from cudnn_doctor.matrix.source import Document
+
+    document = Document(text, name)
+    schema = document.data.get("schema") if isinstance(document.data, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise document.error(
+            ("schema",), f"{schema} is newer than this tool reads ({SCHEMA}): update cudnn-doctor"
+        )
+    try:
+        return document, msgspec.convert(document.data, type=Matrix)
+    except msgspec.ValidationError as error:
+        field, message = _explain(str(error))
+        raise document.error(field, message) from error
+
+
+def _explain(text: str) -> tuple[Field, str]:
+    """Field and wording of msgspec's message."""
+    from cudnn_doctor.matrix.source import parse_path
+
+    what, _, path = text.partition(" - at `")
+    field = parse_path(path.removeprefix("key in ").rstrip("`"))
+    hint = " (quote it)" if what.startswith("Expected `str") and what.endswith(_BARE) else ""
+    return field, what[:1].lower() + what[1:] + hint
