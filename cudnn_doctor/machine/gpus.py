@@ -16,6 +16,7 @@ import msgspec
 
 from cudnn_doctor.machine.host import Host, Ran
 from cudnn_doctor.machine.model import Driver, Gpu
+from cudnn_doctor.machine.tegra import tegra_gpus
 
 _CHILD = os.path.join(os.path.dirname(__file__), "nvml_child.py")
 _ELSEWHERE = ("/usr/lib/wsl/lib/libnvidia-ml.so.1",)
@@ -28,6 +29,7 @@ TIMEOUT_S = 20.0
 def probe_gpus(host: Host, timeout: float = TIMEOUT_S) -> tuple[tuple[Gpu, ...] | None, Driver]:
     """All GPUs and what NVML knows about the driver; GPUs are None when NVML gave no answer.
 
+    On a Tegra whose release has no NVML, the device tree tells the GPU.
     ``timeout`` is in seconds. A driver that does not answer in time is told as
     ``NVML_ERROR_TIMEOUT``, a crash inside NVML as ``NVML_ERROR_UNKNOWN``.
     """
@@ -38,7 +40,8 @@ def probe_gpus(host: Host, timeout: float = TIMEOUT_S) -> tuple[tuple[Gpu, ...] 
         host.fail("gpus", "nvidia-ml-py is not installed beside cudnn-doctor")
         return None, Driver()
     argv = [sys.executable, "-I", "-S", _CHILD, os.path.dirname(spec.origin), *_ELSEWHERE]
-    return _gather(host, host.run(argv, timeout))
+    gpus, driver = _gather(host, host.run(argv, timeout))
+    return gpus or tegra_gpus(host) or gpus, driver
 
 
 def _gather(host: Host, ran: Ran) -> tuple[tuple[Gpu, ...] | None, Driver]:

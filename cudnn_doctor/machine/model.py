@@ -51,7 +51,8 @@ class Gpu(Fact, frozen=True, kw_only=True):
     virtualization: str | None = None
     """``none``, ``passthrough``, ``vgpu``, ``host-vgpu``, ``host-vsga``."""
     fabric_state: str | None = None
-    """NVSwitch fabric: ``completed``, ``in-progress``, ``not-started``, ``not-supported``."""
+    """NVSwitch fabric: ``completed``, ``in-progress``, ``not-started``, ``not-supported``,
+    or ``failed``: completed with an error."""
     unreadable: tuple[str, ...] = ()
     """Fields that NVML refused, each with its error name."""
 

@@ -16,6 +16,7 @@ from cudnn_doctor.machine.kernel import speaks_for
 from cudnn_doctor.machine.model import Driver, Gpu
 from cudnn_doctor.machine.pci import is_nvswitch, probe_pci
 from cudnn_doctor.machine.processes import _mapped, probe_processes
+from cudnn_doctor.machine.tegra import tegra_gpus
 
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
@@ -136,6 +137,15 @@ def test_tegra_release(tmp_path: Path) -> None:
     assert complete_driver(host, Driver()).jetpack == "NVIDIA Jetson AGX Orin Developer Kit"
     write(tmp_path, "/etc/nv_tegra_release", "# R36 (release), REVISION: 4.3, GCID: 38968081\n")
     assert complete_driver(host, Driver()).jetpack == "R36.4.3"
+
+
+def test_the_gpu_of_a_tegra_without_nvml(tmp_path: Path) -> None:
+    assert tegra_gpus(Host(str(tmp_path))) == ()
+    board = "nvidia,p3737-0000+p3701-0000\0nvidia,tegra234\0"
+    write(tmp_path, "/proc/device-tree/compatible", board)
+    assert [(g.name, g.compute_capability) for g in tegra_gpus(Host(str(tmp_path)))] == [
+        ("Orin", "8.7")
+    ]
 
 
 def test_fabric_manager_is_no_matter_without_a_switch() -> None:

@@ -136,7 +136,6 @@ def test_rpm_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     write(tmp_path, "/db/rpmdb.sqlite")
     monkeypatch.setattr(rpm, "_DATABASES", (f"{tmp_path}/db",))
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     listed = (
         "libcudnn9-cuda-12\t9.8.0.87-1\tNVIDIA\nbash\t5.2-1\tFedora\nakmod-nvidia\t3:570-1\t(none)"
     )
