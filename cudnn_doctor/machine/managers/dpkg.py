@@ -14,7 +14,6 @@ _STATUS_FOLDER = "/var/lib/dpkg/status.d"  # images made without dpkg (distroles
 _INFO = "/var/lib/dpkg/info"
 _LIMIT = 1 << 26
 
-_NAME = re.compile(r"^Package: *(\S+)", re.MULTILINE)
 _FIELD = re.compile(r"^(Status|Version|Origin|Maintainer): *(.*)$", re.MULTILINE)
 
 
@@ -33,16 +32,16 @@ def _databases(host: Host) -> Iterator[str]:
 
 
 def _packages(text: str) -> Iterator[Package]:
-    for match in _NAME.finditer(text):
-        if not RELEVANT.search(match[1]):
+    for block in f"\n{text}".split("\nPackage: ")[1:]:
+        name = block.partition("\n")[0].strip()
+        if not RELEVANT.search(name):
             continue
-        end = text.find("\n\n", match.end())
-        fields = dict(_FIELD.findall(text[match.start() : end if end >= 0 else len(text)]))
+        fields = dict(_FIELD.findall(block))
         want, _, state = fields.get("Status", "install ok installed").partition(" ")
         if not state.endswith(" installed"):
             continue
         yield Package(
-            name=match[1],
+            name=name,
             version=fields.get("Version", ""),
             manager="dpkg",
             origin=fields.get("Origin") or fields.get("Maintainer", ""),
