@@ -16,6 +16,8 @@ from cudnn_doctor.matrix.target import Flavour, FrameworkRequest, Method, Target
 State = Literal["ok", "out", "unknown"]
 _BLACKWELL = "570.26"
 """First driver for Blackwell (cuDNN 9.10.2 support matrix)."""
+_GLIBC_BEFORE_9 = "2.17"
+"""cuDNN 7 and 8 were built for RHEL 7 too (cuDNN 8.9.1 support matrix)."""
 _METHOD_WORDS = {"wheel": "wheel", "tarball": "archive", "package": "distribution package"}
 
 
@@ -170,6 +172,8 @@ class LibcConstraint:
             return Verdict("out", "cuDNN is built for glibc only; this system has musl")
         artefact = candidate.artefact
         floor = getattr(artefact, "glibc", None) or candidate.variant.glibc
+        if floor is None and version_key(candidate.release.version) < (9,):
+            floor = _GLIBC_BEFORE_9
         if floor is None:
             return Verdict("unknown", "the glibc that it needs is not known")
         fits = version_key(self.glibc) >= version_key(floor)
@@ -180,12 +184,12 @@ class LibcConstraint:
 class DistroConstraint:
     """A distribution package must be one that this distribution can install."""
 
-    distro: str
+    distro: str | None
     matrix: Matrix
 
     @property
     def name(self) -> str:
-        return f"distro {self.distro}"
+        return f"distro {self.distro or 'not known'}"
 
     @property
     def relax(self) -> str:
@@ -195,17 +199,21 @@ class DistroConstraint:
         package = candidate.artefact
         if not isinstance(package, DistroPackage):
             return Verdict("ok")
+        why = f"{package.manager} package, not for {self.distro or 'an unknown distribution'}"
+        return Verdict("ok" if self._serves(package) else "out", why)
+
+    def _serves(self, package: DistroPackage) -> bool:
+        if self.distro is None:
+            return package.repo == "nvidia"
         distro_id, _, version = self.distro.partition(" ")
+        if package.repo == "distro":
+            return bool({distro_id, self.distro} & set(package.distros))
         repository = query.repository_for(self.matrix, distro_id, version)
-        here = {distro_id}
-        manager = None
-        if package.repo == "nvidia":
-            here = {repository.distro} if repository else set()
-            manager = repository.manager if repository else None
-        fits = manager in (None, package.manager) and bool(
-            here if not package.distros else here & set(package.distros)
+        return (
+            repository is not None
+            and repository.manager == package.manager
+            and (not package.distros or repository.distro in package.distros)
         )
-        return Verdict("ok" if fits else "out", f"{package.manager} package, not for {self.distro}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,7 +324,9 @@ class SoundConstraint:
         if candidate.yanked:
             return f"{candidate.build} was yanked from the index: {candidate.yanked}"
         for issue in self.avoid:
+            used = {constraint.request.name for constraint in self.frameworks}
             concerned = issue.cc is None or any(gpu.cc in issue.cc for gpu in self.gpus)
+            concerned = concerned and (not issue.packages or bool(used & set(issue.packages)))
             same_cuda = issue.cuda in (None, candidate.cuda)
             if concerned and same_cuda and matches(issue.affects, release.version, candidate.build):
                 return f"known issue {issue.id}: {issue.title}"
@@ -347,8 +357,8 @@ def driver_floor(candidate: Candidate, matrix: Matrix, *, blackwell: bool) -> st
     variant = candidate.variant
     family = query.driver_floor(matrix, variant.cuda)
     floor = variant.driver or (family.driver if family else None)
-    if blackwell and floor:
-        return max(floor, variant.blackwell_driver or _BLACKWELL, key=version_key)
+    if blackwell:
+        return max(floor or "", variant.blackwell_driver or _BLACKWELL, key=version_key)
     return floor
 
 
@@ -372,8 +382,7 @@ def constraints(
         found.append(LibcConstraint(target.libc, target.glibc))
     if target.method:
         found.append(MethodConstraint(target.method))
-    if target.distro:
-        found.append(DistroConstraint(target.distro, matrix))
+    found.append(DistroConstraint(target.distro, matrix))
     found.append(FlavourConstraint(target.flavour))
     avoid = tuple(issue for issue in matrix.issues if issue.avoid)
     found.append(SoundConstraint(target.gpus, avoid, target.version, frameworks))

@@ -91,7 +91,7 @@ def _archive_commands(archive: ArchiveAnswer) -> list[str]:
 
 def _distro_names(package: DistroPackage, candidate: Candidate) -> list[str]:
     jit = candidate.flavour == "jit"
-    names = list(package.jit) if jit else [*package.runtime, *package.dev]
+    names = list(package.jit) if jit else list(dict.fromkeys((*package.runtime, *package.dev)))
     template = _PINNED.get(package.manager)
     if not template or not package.version_format:
         return names

@@ -32,6 +32,8 @@ from cudnn_doctor.matrix.frameworks import find_builds, records_of
 from cudnn_doctor.matrix.gpus import is_blackwell
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.matrix.packages import ArchiveAnswer, ways
+from cudnn_doctor.matrix.query import gpu_by_cc
+from cudnn_doctor.matrix.specs import version_key
 from cudnn_doctor.matrix.target import Target
 
 
@@ -184,6 +186,10 @@ class _Resolver:
         for gpu in target.gpus:
             if gpu.cc is None:
                 yield f"{gpu.label}: compute capability not known, so it was not considered"
+            model = gpu_by_cc(self.matrix, gpu.cc or "")
+            last = model.last_driver_branch if model else None
+            if last and version_key(target.driver)[:1] > version_key(last):
+                yield f"{gpu.label}: driver branch {last} is the last that drives it"
         if unknown := self._unknowns(best):
             yield f"no release is known to satisfy {', '.join(unknown)}; verify it after installing"
 

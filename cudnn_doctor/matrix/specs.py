@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 _PLAIN = re.compile(r"\d+(\.\d+){0,3}(\.\*)?")
 
 
+@functools.lru_cache(maxsize=65536)
 def matches(specifier: str, version: str, build: str | None) -> bool:
     """Whether release ``version`` (``9.10.2``) of build ``build`` (``9.10.2.21``) satisfies it.
 
