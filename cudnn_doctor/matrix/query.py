@@ -7,7 +7,7 @@ with its minor (``"12"`` or ``"12.4"``).
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from cudnn_doctor.matrix.model import (
     Archive,
@@ -29,6 +29,9 @@ from cudnn_doctor.matrix.specs import matches, parse_version, version_key
 
 Flavour = Literal["full", "jit"]
 _POST = re.compile(r"\.post\d+$")
+_SERIES = re.compile(r"\b(rtx|gtx|gt)(\d)")
+_SUFFIX = re.compile(r"(\d)(ti|super)\b")
+_WORD = re.compile(r"[a-z0-9]+")
 
 
 def how(matrix: Matrix, record: Sourced, field: str) -> How | None:
@@ -142,19 +145,19 @@ def gpu_by_cc(matrix: Matrix, cc: str) -> GpuModel | None:
 def gpu_by_name(matrix: Matrix, name: str) -> GpuModel | None:
     """The compute capability of a product: the longest known name whose words are all in ``name``.
 
-    Whole words only, in order: ``RTX 3090`` is found in ``NVIDIA GeForce RTX 3090 Ti``; ``309``
-    finds nothing. A name that two capabilities share to the same length finds nothing either.
+    Whole words only, in order: ``RTX 3090`` is in ``NVIDIA GeForce RTX 3090``, ``309`` is not. A
+    part of a name will do (``5090``) if it has a number and all products with it are of one
+    capability. Where two capabilities fit equally well the answer is None.
     """
     asked = _words(name)
-    best: list[tuple[int, GpuModel]] = []
-    for model in matrix.gpus:
-        sizes = [len(w) for known in model.names if _contains(asked, w := _words(known))]
-        if sizes:
-            best.append((max(sizes), model))
-    best.sort(key=lambda item: -item[0])
-    if not best or (len(best) > 1 and best[0][0] == best[1][0]):
+    if not asked:
         return None
-    return best[0][1]
+    known = [(model, _words(product)) for model in matrix.gpus for product in model.names]
+    longest = max((len(words) for _, words in known if _contains(asked, words)), default=0)
+    fitting = {m.cc: m for m, words in known if len(words) == longest and _contains(asked, words)}
+    if not longest and any(character.isdigit() for character in name):
+        fitting = {m.cc: m for m, words in known if _contains(words, asked)}
+    return next(iter(fitting.values())) if len(fitting) == 1 else None
 
 
 def driver_branch(matrix: Matrix, driver: str) -> DriverBranch | None:
@@ -174,70 +177,13 @@ def driver_floor(matrix: Matrix, cuda: str) -> CudaFloor | None:
     """Lowest driver for a CUDA major under minor-version compatibility, or for an exact minor."""
     exact = [f for f in matrix.cuda_floors if f.cuda == cuda]
     major = [f for f in matrix.cuda_floors if f.cuda == _major(cuda)]
-    return (exact or major or [None])[0]
+    return next(iter((*exact, *major)), None)
 
 
 def toolkit_driver(matrix: Matrix, cuda: str) -> str | None:
     """Driver that a CUDA toolkit was first packaged with: needed for its PTX to be compiled."""
     found = [t.driver for t in matrix.toolkit_drivers if t.cuda == cuda and t.driver]
     return min(found, key=version_key, default=None)
-
-
-class CcSupport(NamedTuple):
-    """Whether a build runs on a GPU, why, and how that is known."""
-
-    verdict: Literal["native", "ptx", "no", "unknown"]
-    reason: str
-    how: How | None = None
-
-
-def cc_support(
-    matrix: Matrix,
-    flavour: Variant,
-    cc: str,
-    *,
-    driver: str | None = None,
-    platform: str = "linux-x86_64",
-) -> CcSupport:
-    """Judge one compute capability against one CUDA flavour of a release.
-
-    Native code runs on its own capability and on newer minors of the same major (binary
-    compatibility of the CUDA programming guide): 8.6 code on 8.7 and 8.9, 10.0 code on 10.3.
-    PTX runs on every newer capability if the driver can compile it; a few kernels of a newer
-    capability count for nothing. ``cc`` was measured on x86_64: elsewhere its gaps prove nothing.
-    """
-    wanted = version_key(cc)
-    if flavour.cc_min and wanted < version_key(flavour.cc_min):
-        return CcSupport(
-            "no", f"supported from {flavour.cc_min} on", how(matrix, flavour, "cc_min")
-        )
-    measured = how(matrix, flavour, "cc")
-    native = [own for own in flavour.cc or () if _runs(version_key(own), wanted)]
-    if native:
-        return CcSupport("native", f"native code for {native[-1]}", measured)
-    if flavour.cc is None and flavour.cc_min and flavour.cc_max:
-        if wanted <= version_key(flavour.cc_max):
-            span = f"{flavour.cc_min} to {flavour.cc_max}"
-            return CcSupport("native", f"within {span}", how(matrix, flavour, "cc_max"))
-        return CcSupport("no", f"newest is {flavour.cc_max}", how(matrix, flavour, "cc_max"))
-    ptx = [p for p in flavour.ptx or () if _jit_runs(p, wanted)]
-    if ptx:
-        return _ptx_verdict(matrix, flavour, ptx[-1], driver)
-    if flavour.cc is None:
-        return CcSupport("unknown", "the capabilities of this build are not known")
-    below = wanted < version_key(flavour.cc[0])
-    if platform != "linux-x86_64" or (below and not flavour.cc_min and measured == "inferred"):
-        return CcSupport("unknown", f"not known for {platform}, only what other builds hold")
-    some = " in all libraries" if cc in flavour.cc_partial else ""
-    return CcSupport("no", f"no code for {cc}{some}", measured)
-
-
-def _ptx_verdict(matrix: Matrix, flavour: Variant, ptx: str, driver: str | None) -> CcSupport:
-    source = how(matrix, flavour, "ptx")
-    needed = toolkit_driver(matrix, flavour.cudart) if flavour.cudart else None
-    if driver and needed and version_key(driver) < version_key(needed):
-        return CcSupport("no", f"PTX for {ptx} needs driver {needed} to be compiled", source)
-    return CcSupport("ptx", f"PTX for {ptx}, compiled by the driver at first use", source)
 
 
 def framework_needs(
@@ -331,7 +277,7 @@ def distro_packages_for(
 
 
 def _major(text: str) -> str:
-    return text.split(".")[0]
+    return text.partition(".")[0]
 
 
 def _same_cuda(one: str, other: str) -> bool:
@@ -339,21 +285,10 @@ def _same_cuda(one: str, other: str) -> bool:
     return one == other or (_major(one) == _major(other) and ("." not in one or "." not in other))
 
 
-def _runs(code: tuple[int, ...], cc: tuple[int, ...]) -> bool:
-    """Binary compatibility: same major, same or older minor."""
-    return code[:1] == cc[:1] and code <= cc
-
-
-def _jit_runs(ptx: str, cc: tuple[int, ...]) -> bool:
-    """PTX of a plain target runs on all newer ones, of a family (``f``) within its major."""
-    target = version_key(ptx)
-    if ptx.endswith("a"):
-        return target == cc
-    return _runs(target, cc) if ptx.endswith("f") else target <= cc
-
-
 def _words(name: str) -> list[str]:
-    return re.findall(r"[a-z]+\d+[a-z]*\d*|\d+[a-z]*|[a-z]+", name.lower())
+    """``RTX2080Ti`` and ``RTX 2080 Ti`` are the same words."""
+    spaced = _SUFFIX.sub(r"\1 \2", _SERIES.sub(r"\1 \2", name.lower()))
+    return _WORD.findall(spaced)
 
 
 def _contains(words: list[str], part: list[str]) -> bool:

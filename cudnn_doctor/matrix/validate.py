@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -189,7 +190,7 @@ def _unique(table: str | Field, keys: Iterable[str], field: str) -> Iterator[Pro
 
 
 def _sorted(releases: tuple[Release, ...]) -> Iterator[Problem]:
-    for index, (before, after) in enumerate(zip(releases[:-1], releases[1:], strict=True), start=1):
+    for index, (before, after) in enumerate(itertools.pairwise(releases), start=1):
         if not (_VERSION.fullmatch(before.version) and _VERSION.fullmatch(after.version)):
             continue
         older, newer = _number(before.version), _number(after.version)
