@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Distribution
-from cudnn_doctor.machine.records import Comparer, parse_record
+from cudnn_doctor.machine.records import Comparer, is_cudnn_file, parse_libraries
 
 _RELEVANT = re.compile(
     r"nvidia-.*|torch.*|triton|tensorflow.*|tf-nightly.*|jax.*|onnxruntime.*|ort-nightly.*"
@@ -22,7 +22,6 @@ _CONDA_RELEVANT = re.compile(
     r"(lib)?cudnn.*|cudatoolkit.*|cuda-.*|libcublas.*|libnvjitlink.*|(lib)?py?torch.*|pytorch.*"
     r"|tensorflow.*|jax.*|onnxruntime.*|ctranslate2|cupy.*|paddlepaddle.*|tensorrt.*|vllm"
 )
-_CUDNN_FILE = re.compile(r"(.*/)?(libcudnn[^/]*|cudnn[^/]*\.h)")
 _METADATA_LIMIT = 1 << 18
 
 
@@ -91,7 +90,7 @@ def _read_one(host: Host, folder: str, entry: str, comparer: Comparer) -> Distri
     stem = [*entry.rsplit(".", 1)[0].split("-"), ""]
     installer = (host.text(f"{path}/INSTALLER", 256) or "").strip()
     record = host.text(f"{path}/RECORD", 1 << 25)
-    entries = [e for e in parse_record(record or "") if e.is_library or _is_cudnn(e.path)]
+    entries = parse_libraries(record or "")
     compared = record is not None and installer != "conda"  # conda rewrites files, and owns them
     return Distribution(
         name=normalise(metadata.name or stem[0]),
@@ -101,12 +100,8 @@ def _read_one(host: Host, folder: str, entry: str, comparer: Comparer) -> Distri
         requires=metadata.requires,
         record_checked=len(entries) if compared else None,
         record_problems=comparer.compare(folder, entries) if compared else (),
-        files=tuple(e.path for e in entries if e.path.startswith("nvidia/") or _is_cudnn(e.path)),
+        files=tuple(e.path for e in entries if e.path.startswith("nvidia/") or e.is_cudnn),
     )
-
-
-def _is_cudnn(path: str) -> bool:
-    return _CUDNN_FILE.fullmatch(path) is not None
 
 
 def read_conda_packages(host: Host, prefix: str) -> list[Distribution]:
@@ -150,4 +145,4 @@ def _read_conda(host: Host, path: str) -> tuple[tuple[str, ...], tuple[str, ...]
     except msgspec.MsgspecError as error:
         host.fail("environments", f"{path}: {error}")
         return (), ()
-    return tuple(file for file in files if _is_cudnn(file)), tuple(depends)
+    return tuple(file for file in files if is_cudnn_file(file)), tuple(depends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import stat
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,6 +13,12 @@ from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import RecordProblem
 
 _CHUNK = 1 << 20
+_CUDNN_FILE = re.compile(r"(.*/)?(libcudnn[^/]*|cudnn[^/]*\.h)")
+
+
+def is_cudnn_file(path: str) -> bool:
+    """Whether a file is one of cuDNN's libraries, archives or headers, by its name."""
+    return _CUDNN_FILE.fullmatch(path) is not None
 
 
 class RecordEntry(NamedTuple):
@@ -28,12 +35,28 @@ class RecordEntry(NamedTuple):
         name = self.path.rpartition("/")[2]
         return name.endswith(".so") or ".so." in name
 
+    @property
+    def is_cudnn(self) -> bool:
+        """One of cuDNN's libraries or headers, by its name."""
+        return is_cudnn_file(self.path)
+
 
 def parse_record(text: str) -> list[RecordEntry]:
     """Read RECORD; never raises. Lines that are no record, and paths that leave the folder of
     the distribution (scripts, or worse), are left out."""
+    return _parse(text.splitlines())
+
+
+def parse_libraries(text: str) -> list[RecordEntry]:
+    """Like `parse_record`, but only the shared libraries and what has to do with cuDNN: a
+    framework's RECORD has some 20,000 lines, of which a hundred are wanted."""
+    lines = [line for line in text.splitlines() if ".so" in line or "cudnn" in line]
+    return [entry for entry in _parse(lines) if entry.is_library or entry.is_cudnn]
+
+
+def _parse(lines: Sequence[str]) -> list[RecordEntry]:
     entries = []
-    for line in text.splitlines():
+    for line in lines:
         fields = line.rsplit(",", 2) if '"' not in line else _quoted(line)
         if len(fields) != 3:
             continue

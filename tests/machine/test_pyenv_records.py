@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,23 @@ from support import fakewheels
 from cudnn_doctor.machine.distributions import parse_metadata, read_distributions
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Distribution
-from cudnn_doctor.machine.records import Comparer, RecordEntry, parse_record
+from cudnn_doctor.machine.records import Comparer, RecordEntry, parse_libraries, parse_record
 
 LIB = "nvidia/cudnn/lib"
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("installed")
+    fakewheels.make_venv(folder / "venv")
+    fakewheels.install(folder / "venv", fakewheels.cudnn_wheel(folder, "9.10.2.21"))
+    return folder / "venv"
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
-    site = fakewheels.make_venv(tmp_path / "venv")
-    fakewheels.install(tmp_path / "venv", fakewheels.cudnn_wheel(tmp_path, "9.10.2.21"))
-    return site
+def site(installed: Path, tmp_path: Path) -> Path:
+    shutil.copytree(installed, tmp_path / "venv", symlinks=True)
+    return next((tmp_path / "venv").glob("lib/python*/site-packages"))
 
 
 def read(site: Path, hashes: bool = False) -> Distribution:
@@ -134,8 +142,10 @@ def test_metadata_headers_end_at_the_description() -> None:
 @given(st.text(st.characters()) | st.text('",\n\0a.so/'))
 def test_parsers_never_raise(text: str) -> None:
     parse_metadata(text)
-    for entry in parse_record(text):
+    entries = parse_record(text)
+    for entry in entries:
         assert not entry.path.startswith("/") and ".." not in entry.path.split("/")
+    assert parse_libraries(text) == [e for e in entries if e.is_library or e.is_cudnn]
 
 
 @given(st.binary())
