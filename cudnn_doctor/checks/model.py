@@ -55,6 +55,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What suffers: framework and environment, folder, or empty for the machine."""
     caused_by: str = ""
     """Id of the finding that is this one's root cause, if another is."""
+    suppressed: str = ""
+    """Reason and expiry date where the user lowered this finding to a note."""
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,10 +74,22 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All results of one run, in declared order."""
 
     results: tuple[CheckResult, ...] = ()
+    seconds: float = 0.0
+    """Time that the rules took."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All findings, errors first, then in declared order."""
+        """All findings: root causes before consequences, errors first, then in declared order."""
         order = {"error": 0, "warning": 1, "info": 2}
         found = [finding for result in self.results for finding in result.findings]
-        return tuple(sorted(found, key=lambda f: order[f.severity]))
+        return tuple(sorted(found, key=lambda f: (order[f.severity], bool(f.caused_by))))
+
+    @property
+    def worst(self) -> Severity | None:
+        """The highest severity found; None for a clean machine."""
+        return next((finding.severity for finding in self.findings), None)
+
+    @property
+    def judged(self) -> bool:
+        """Whether any rule had the facts to say something."""
+        return any(result.status not in ("skip", "crash") for result in self.results)

@@ -47,6 +47,7 @@ SCHEMES: dict[str, LoadingScheme] = {
     "cudnn-frontend-dlopen": LoadingScheme(
         True, "dlopen", "always", (*_WHEEL, "nvidia/cudnn_jit/lib/libcudnn.so.*[0-9]")
     ),
+    "wheel-by-path": LoadingScheme(True, "none", "always", _WHEEL),
     "inherits-torch": LoadingScheme(True, "none"),
     "inherits-ctranslate2": LoadingScheme(True, "none"),
     "link-time-default-path": LoadingScheme(True, "needed"),

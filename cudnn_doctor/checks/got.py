@@ -1,0 +1,166 @@
+"""Which cuDNN each framework gets: from the loader simulation, or guessed from a description."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cudnn_doctor.checks.context import BY_PATH, Context, folder_of, parse
+from cudnn_doctor.machine.catalogue import SCHEMES, scheme_for
+from cudnn_doctor.machine.consumers import PLAIN
+from cudnn_doctor.machine.loads import LoadPlan
+from cudnn_doctor.machine.model import CudnnCopy, Framework
+from cudnn_doctor.matrix.model import FrameworkNeed
+
+
+@dataclass(frozen=True)
+class Got:
+    """What one framework wants and gets."""
+
+    framework: Framework
+    plan: LoadPlan | None
+    need: FrameworkNeed | None
+    major: int | None
+    """cuDNN major that it wants."""
+    copy: CudnnCopy | None
+    version: str | None
+    """Version of the copy that it gets."""
+    via: str
+    known: bool
+    """Whether the facts suffice to say that no copy means none is found."""
+
+    @property
+    def label(self) -> str:
+        """``torch 2.9.1``."""
+        return f"{self.framework.name} {self.framework.version}".rstrip()
+
+    @property
+    def subject(self) -> str:
+        """Where it lives."""
+        return self.framework.environment
+
+    @property
+    def found(self) -> bool:
+        """Whether it gets any cuDNN."""
+        if self.copy is not None:
+            return True
+        return bool(self.plan and self.plan.shim and self.plan.shim.path)
+
+    @property
+    def built(self) -> str | None:
+        """cuDNN that it was compiled against."""
+        return self.framework.cudnn_built or (self.need.cudnn_built if self.need else None)
+
+
+def all_got(context: Context) -> tuple[Got, ...]:
+    """One answer for each framework that uses cuDNN."""
+    found = (_got(context, framework) for framework in context.machine.frameworks)
+    return tuple(got for got in found if got is not None)
+
+
+def others_got(context: Context) -> tuple[Got, ...]:
+    """One answer for each other way to cuDNN: a wheel opened by path, the plain loader."""
+    if context.machine.partial:
+        return ()
+    return tuple(
+        _from_plan(
+            context,
+            Framework(
+                name="a plain program" if plan.consumer.name == PLAIN else plan.consumer.name,
+                environment=plan.consumer.environment,
+                cuda=plan.consumer.cuda,
+            ),
+            plan,
+            None,
+            plan.consumer.major,
+        )
+        for plan in context.plans
+        if plan.consumer.name in (PLAIN, BY_PATH) and plan.shim and plan.shim.path
+    )
+
+
+def _got(context: Context, framework: Framework) -> Got | None:
+    plan = _plan_of(context, framework)
+    need = context.need(framework)
+    scheme = plan.consumer.scheme if plan and plan.consumer.scheme else _scheme(framework, need)
+    if framework.cuda == "cpu" or (plan is not None and plan.uses_cudnn is False):
+        return None
+    if SCHEMES.get(scheme) is not None and SCHEMES[scheme].uses_cudnn is False:
+        return None
+    major = plan.consumer.major if plan else None
+    if major is None:
+        built = parse(framework.cudnn_built)
+        major = built.major if built else (need.cudnn_major if need else None)
+    if context.machine.partial:
+        copy, via = _guess(context, scheme, major, framework)
+        known = context.machine.copies is not None
+        return Got(framework, plan, need, major, copy, copy.version if copy else None, via, known)
+    if plan is None or plan.uses_cudnn is None or scheme.startswith("inherits"):
+        return None
+    return _from_plan(context, framework, plan, need, major)
+
+
+def _from_plan(
+    context: Context,
+    framework: Framework,
+    plan: LoadPlan,
+    need: FrameworkNeed | None,
+    major: int | None,
+) -> Got:
+    shim = plan.shim
+    folder = plan.folder or (folder_of(shim.path) if shim and shim.path else None)
+    copy = context.copy_at(folder)
+    version = (shim.version if shim else None) or (copy.version if copy else None)
+    return Got(
+        framework, plan, need, major, copy, version, shim.via if shim else "unknown", plan.certain
+    )
+
+
+def _plan_of(context: Context, framework: Framework) -> LoadPlan | None:
+    for plan in context.plans:
+        consumer = plan.consumer
+        if (consumer.name, consumer.environment) == (framework.name, framework.environment):
+            return plan
+    return None
+
+
+def _scheme(framework: Framework, need: FrameworkNeed | None) -> str:
+    scheme = scheme_for(framework.name, framework.version, framework.cuda)
+    return need.loader if need and scheme == "unknown" else scheme
+
+
+def _guess(
+    context: Context, scheme: str, major: int | None, framework: Framework
+) -> tuple[CudnnCopy | None, str]:
+    """The copy that the usual way of such a framework finds among the copies of a description."""
+    copies = [
+        copy
+        for copy in context.machine.copies or ()
+        if (major is None or copy.major in (None, major)) and copy.lacks != ("*",)
+    ]
+    own = ("wheel", "bundled", "conda", "")
+    order: tuple[str, ...]
+    if scheme.startswith(("torch", "jax-preload", "inherits-torch")):
+        order = (*own, "ld_library_path", "system")
+    elif scheme == "tf-dlopen-runpath":
+        order = ("ld_library_path", *own, "system")
+    elif scheme == "unknown":
+        order = ("ld_library_path", "system", *own)
+    else:
+        order = ("ld_library_path", "system", "conda")
+    for way in order:
+        for copy in copies:
+            if place(context, copy) == way:
+                return copy, way
+    return None, "missing"
+
+
+def place(context: Context, copy: CudnnCopy) -> str:
+    """By which way a described copy can be found: its kind, or the loader's path it lies on."""
+    if copy.kind == "ld_library_path" or copy.folder in context.search_path:
+        return "ld_library_path"
+    cached = {folder_of(entry.path) for entry in context.machine.loader.cache or ()}
+    if copy.folder in cached or copy.folder in context.machine.loader.conf_folders:
+        return "system"
+    if copy.kind in ("toolkit", "module"):
+        return "unseen"
+    return copy.kind

@@ -1,0 +1,150 @@
+"""Rules about building against cuDNN: headers, unversioned names, CMake's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cudnn_doctor.checks.context import Context, file_of, folder_of, same_release
+from cudnn_doctor.checks.files import restore
+from cudnn_doctor.checks.model import Evidence, Finding, Remedy
+from cudnn_doctor.checks.registry import Skip, rule
+from cudnn_doctor.machine.model import CudnnCopy, Header
+
+_INCLUDE_VARIABLES = ("CUDNN_INCLUDE_DIR", "CUDNN_INCLUDE_PATH")
+_FOLDER_VARIABLES = (
+    "CUDNN_ROOT",
+    "CUDNN_ROOT_DIR",
+    "CUDNN_PATH",
+    "CUDNN_HOME",
+    *_INCLUDE_VARIABLES,
+)
+_LIBRARY_VARIABLES = ("CUDNN_LIBRARY", "CUDNN_LIBRARIES")
+_BASES = ("lib64", "lib", "include")
+
+
+def base_of(folder: str) -> str:
+    """The prefix that ``lib``, ``lib64``, ``include`` or a multiarch folder belongs to."""
+    parts = folder.rstrip("/").split("/")
+    for name in _BASES:
+        if name in parts:
+            cut = len(parts) - 1 - parts[::-1].index(name)
+            return "/".join(parts[:cut]) or "/"
+    return folder
+
+
+@rule("header-library-mismatch", "cudnn")
+def header_library_mismatch(context: Context) -> Iterator[Finding]:
+    """The headers beside a library are of another release."""
+    headers = [h for h in context.machine.headers if h.version]
+    if not headers:
+        raise Skip("no cuDNN headers are known")
+    for header in headers:
+        base = base_of(folder_of(header.path) if header.path.endswith(".h") else header.path)
+        beside = [
+            copy
+            for copy in context.copies
+            if base_of(copy.folder) == base and copy.version and not copy.private
+        ]
+        if not beside or any(same_release(c.version, header.version) for c in beside):
+            continue
+        yield _mismatch(context, header, beside[0])
+
+
+def _mismatch(context: Context, header: Header, copy: CudnnCopy) -> Finding:
+    return Finding(
+        id="header-library-mismatch",
+        severity="error",
+        title=f"headers of cuDNN {header.version} beside libraries of {copy.version}",
+        culprit=header.path,
+        subject=copy.folder,
+        seen=(
+            Evidence(what=f"CUDNN_VERSION {header.version}", where=header.path, how="header"),
+            Evidence(what=f"library {copy.version}", where=copy.folder, how=copy.version_from),
+        ),
+        why="whatever is compiled there takes the header's version as the truth and calls the"
+        " library by it: the build or the first call fails.",
+        remedies=(restore(context, copy.folder),),
+    )
+
+
+@rule("dev-headers-wrong-path", "cudnn")
+def headers_wrong_path(context: Context) -> Iterator[Finding]:
+    """A build variable names a folder without cuDNN's headers, which lie elsewhere."""
+    headers = [h.path for h in context.machine.headers]
+    for name in _INCLUDE_VARIABLES:
+        value = context.machine.environ.get(name, "").rstrip("/")
+        folders = {folder_of(path) if path.endswith(".h") else path for path in headers}
+        if not value or not folders or value in folders:
+            continue
+        right = sorted(folders)[0]
+        yield Finding(
+            id="dev-headers-wrong-path",
+            severity="warning",
+            title=f"{name} is {value}, cuDNN's headers are in {right}",
+            culprit=name,
+            seen=(
+                Evidence(what=f"{name}={value}", how="environment"),
+                Evidence(what="cudnn_version.h", where=right),
+            ),
+            why="CMake finds no cudnn_version.h there and turns cuDNN off or stops.",
+            remedies=(Remedy(title="name the right folder", commands=(f"export {name}={right}",)),),
+        )
+
+
+@rule("cmake-variable-wrong", "cudnn")
+def cmake_variable_wrong(context: Context) -> Iterator[Finding]:
+    """A folder is given where a file is wanted, or the reverse."""
+    environ = context.machine.environ
+    for name in (*_FOLDER_VARIABLES, *_LIBRARY_VARIABLES):
+        value = environ.get(name, "").rstrip("/")
+        if not value:
+            continue
+        is_file = ".so" in file_of(value) or value.endswith((".h", ".a"))
+        wants_file = name in _LIBRARY_VARIABLES
+        if is_file == wants_file:
+            continue
+        kind = "the library file" if wants_file else "a folder"
+        better = f"{value}/libcudnn.so" if wants_file else folder_of(value)
+        yield Finding(
+            id="cmake-variable-wrong",
+            severity="warning",
+            title=f"{name} wants {kind}, it is {value}",
+            culprit=name,
+            seen=(Evidence(what=f"{name}={value}", how="environment"),),
+            why="CMake's find module takes the value as it is and fails to configure or to link.",
+            remedies=(Remedy(title=f"give {kind}", commands=(f"export {name}={better}",)),),
+        )
+
+
+@rule("wheel-no-unversioned-so", "cudnn")
+def wheel_no_unversioned_so(context: Context) -> Iterator[Finding]:
+    """A build variable leads into a wheel, which holds no ``libcudnn.so``."""
+    for name in _FOLDER_VARIABLES:
+        value = context.machine.environ.get(name, "").rstrip("/")
+        for copy in context.copies:
+            inside = bool(value) and f"{copy.folder}/".startswith(f"{value}/")
+            if not inside or not copy.shim or "libcudnn.so" in copy.files:
+                continue
+            target = f"{copy.folder}/{copy.shim}"
+            yield Finding(
+                id="wheel-no-unversioned-so",
+                severity="warning",
+                title=f"{name} leads to {copy.folder}, which has no libcudnn.so",
+                culprit=f"{copy.folder}/libcudnn.so",
+                subject=copy.folder,
+                seen=(
+                    Evidence(what=f"{name}={value}", how="environment"),
+                    Evidence(what=f"only {copy.shim}", where=copy.folder, how="directory listing"),
+                ),
+                why="wheels ship only the versioned name; -lcudnn, find_library and"
+                " dlopen('libcudnn.so') look for the other one.",
+                remedies=(
+                    Remedy(
+                        title="give the build the file itself",
+                        commands=(
+                            f"cmake -DCUDNN_LIBRARY={target} -DCUDNN_LIBRARY_PATH={target} .",
+                        ),
+                        changes="nothing on disk",
+                    ),
+                ),
+            )

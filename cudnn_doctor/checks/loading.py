@@ -1,0 +1,192 @@
+"""Rules about frameworks that find no cuDNN, or one of the wrong major."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cudnn_doctor.checks import remedies
+from cudnn_doctor.checks.context import Context, cudnn_wheels, distribution
+from cudnn_doctor.checks.got import Got, all_got
+from cudnn_doctor.checks.model import Evidence, Finding, Remedy
+from cudnn_doctor.checks.registry import Skip, rule
+from cudnn_doctor.checks.wheels import requirements
+from cudnn_doctor.machine.model import CudnnCopy
+
+
+def judged(context: Context) -> tuple[Got, ...]:
+    """What every framework gets. Raises Skip where no framework is known."""
+    if not context.machine.frameworks:
+        raise Skip("no framework that uses cuDNN is known")
+    return all_got(context)
+
+
+@rule(
+    "cudnn-not-installed",
+    "frameworks",
+    also=("cudnn-not-on-loader-path", "cudnn-major-mismatch", "framework-deps-not-installed"),
+)
+def finds_no_cudnn(context: Context) -> Iterator[Finding]:
+    """A framework needs cuDNN and its loader finds none: why."""
+    for got in judged(context):
+        if got.found or not got.known or _needless(got):
+            continue
+        copies = [c for c in context.machine.copies or () if not c.private and c.lacks != ("*",)]
+        usable = [c for c in copies if got.major is None or c.major in (None, got.major)]
+        missing = _missing_requirement(context, got)
+        if missing:
+            yield _deps(context, got, missing)
+        elif usable:
+            yield _unseen(context, got, usable)
+        elif copies:
+            yield _other_major(context, got, copies)
+        else:
+            yield _nowhere(context, got)
+
+
+def _needless(got: Got) -> bool:
+    """Builds for which cuDNN is optional: absent is no fault."""
+    return bool(got.plan and got.plan.consumer.scheme == "ort-lazy-dlopen")
+
+
+def _evidence(got: Got) -> tuple[Evidence, ...]:
+    shim = got.plan.shim if got.plan else None
+    if shim is None:
+        return (Evidence(what=f"{got.label} finds no cuDNN", how="described"),)
+    tried = f"tried: {', '.join(shim.tried)}" if shim.tried else "nowhere on its loader's path"
+    return (Evidence(what=f"{shim.name}: not found, {tried}", how=shim.because or "loader"),)
+
+
+def _missing_requirement(context: Context, got: Got) -> str:
+    """The cuDNN wheel that the framework's metadata requires and that is not installed."""
+    environment = context.environment(got.framework.environment)
+    if environment is None:
+        return ""
+    name = got.framework.distribution or got.framework.name
+    dist = distribution(environment, name)
+    for required, specifier in requirements(dist) if dist else ():
+        if required.startswith("nvidia-cudnn") and distribution(environment, required) is None:
+            return f"{required}{specifier}"
+    listed = dist is not None and dist.requires
+    need = got.need
+    if listed or cudnn_wheels(environment) or need is None or need.cuda_major is None:
+        return ""
+    pinned = need.cudnn_install_kind == "pinned" and need.cudnn_install
+    return f"nvidia-cudnn-cu{need.cuda_major}{need.cudnn_install}" if pinned else ""
+
+
+def _deps(context: Context, got: Got, missing: str) -> Finding:
+    environment = context.environment(got.framework.environment)
+    name = got.framework.distribution or got.framework.name
+    whole = f"{name}=={got.framework.version}"
+    return Finding(
+        id="framework-deps-not-installed",
+        severity="error",
+        title=f"{got.label} is installed without {missing}",
+        culprit=missing,
+        subject=got.subject,
+        seen=(
+            Evidence(what=f"{name} requires {missing}", how="metadata"),
+            Evidence(what="that distribution is not installed", where=got.subject),
+            *_evidence(got),
+        ),
+        why="its NVIDIA libraries come as separate wheels; a lock file without them, --no-deps or"
+        " a sync left them out.",
+        remedies=(
+            remedies.pip_install(
+                environment, missing, title=f"install {missing.partition('=')[0]}"
+            ),
+            remedies.pip_install(environment, whole, title="or all that the framework requires"),
+        ),
+        avoid=("a system-wide cuDNN: the framework looks into its own environment",),
+    )
+
+
+def _unseen(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding:
+    best = max(copies, key=lambda c: (c.environment == got.framework.environment, c.version or ""))
+    paths = ", ".join(c.folder or c.kind for c in copies)
+    return Finding(
+        id="cudnn-not-on-loader-path",
+        severity="error",
+        title=f"{got.label} does not see the cuDNN in {best.folder or best.kind}",
+        culprit=best.folder or best.kind,
+        subject=got.subject,
+        seen=(
+            Evidence(what=f"cuDNN {best.version or best.major or ''} is in {paths}"),
+            *_evidence(got),
+            Evidence(
+                what=f"LD_LIBRARY_PATH={context.machine.environ.get('LD_LIBRARY_PATH', '')}",
+                how="environment",
+            ),
+        ),
+        why="it opens cuDNN by name and has no run path into that folder: the library is"
+        " installed, the loader does not look there.",
+        remedies=(remedies.with_folder(context, best.folder),) if best.folder else (),
+        avoid=("installing one more copy of cuDNN",),
+    )
+
+
+def _other_major(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding:
+    have = sorted({c.major for c in copies if c.major})
+    majors = " and ".join(str(major) for major in have)
+    return Finding(
+        id="cudnn-major-mismatch",
+        severity="error",
+        title=f"{got.label} needs cuDNN {got.major}, this machine has only {majors}",
+        culprit=f"{got.label} (needs cuDNN {got.major})",
+        subject=got.subject,
+        seen=(
+            *(
+                Evidence(what=f"cuDNN {c.version or c.major}", where=c.folder or c.kind)
+                for c in copies[:4]
+            ),
+            *_evidence(got),
+        ),
+        why="the SONAME holds the major: libcudnn.so.8 and libcudnn.so.9 are different libraries"
+        " with different functions.",
+        remedies=_provide(context, got),
+        avoid=("a link from one major's name to the other's file",),
+    )
+
+
+def _nowhere(context: Context, got: Got) -> Finding:
+    want = f"cuDNN {got.major}" if got.major else "cuDNN"
+    return Finding(
+        id="cudnn-not-installed",
+        severity="error",
+        title=f"{got.label} needs {want}; there is none on this machine",
+        culprit=f"libcudnn.so.{got.major}" if got.major else "libcudnn",
+        subject=got.subject,
+        seen=_evidence(got),
+        why="without it the framework cannot be imported, or computes on the CPU without a word.",
+        remedies=_provide(context, got),
+    )
+
+
+def _provide(context: Context, got: Got) -> tuple[Remedy, ...]:
+    """By wheel into the framework's environment, and by the system."""
+    cuda = got.framework.cuda or (got.need.cuda_built if got.need else None)
+    major = got.major or 9
+    environment = context.environment(got.framework.environment)
+    found: list[Remedy] = []
+    if cuda and cuda != "cpu":
+        wheel = f"nvidia-cudnn-cu{cuda.split('.')[0]}=={major}.*"
+        found.append(remedies.pip_install(environment, wheel, title="install the wheel"))
+    found.append(remedies.install_cudnn(context, major, cuda))
+    return tuple(found)
+
+
+@rule("cudnn-not-installed", "cudnn", also=())
+def no_cudnn_at_all(context: Context) -> Iterator[Finding]:
+    """No cuDNN anywhere, and no framework that says which one it needs."""
+    if context.copies or any(f.cuda != "cpu" for f in context.machine.frameworks):
+        return
+    cuda = next((t.version for t in context.machine.toolkits or () if t.version), None)
+    yield Finding(
+        id="cudnn-not-installed",
+        severity="info" if not context.machine.partial else "warning",
+        title="no cuDNN on this machine",
+        culprit="libcudnn",
+        seen=(Evidence(what="no libcudnn*.so in any folder looked into"),),
+        why="nothing here needs it yet.",
+        remedies=(remedies.install_cudnn(context, 9, cuda),),
+    )
