@@ -200,7 +200,7 @@ class DistroConstraint:
         if not isinstance(package, DistroPackage):
             return Verdict("ok")
         why = f"{package.manager} package, not for {self.distro or 'an unknown distribution'}"
-        return Verdict("ok" if self._serves(package) else "out", why)
+        return Verdict("ok") if self._serves(package) else Verdict("out", why)
 
     def _serves(self, package: DistroPackage) -> bool:
         if self.distro is None:
@@ -289,7 +289,7 @@ class FlavourConstraint:
 
     def judge(self, candidate: Candidate) -> Verdict:
         fits = candidate.flavour == self.flavour
-        return Verdict("ok" if fits else "out", f"{candidate.flavour} flavour")
+        return Verdict("ok") if fits else Verdict("out", f"{candidate.flavour} flavour")
 
 
 @dataclasses.dataclass(frozen=True)

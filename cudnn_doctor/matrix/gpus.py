@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from cudnn_doctor.matrix.capability import cc_support
 from cudnn_doctor.matrix.model import Matrix, Variant
-from cudnn_doctor.matrix.query import cc_support, gpu_by_cc
+from cudnn_doctor.matrix.query import gpu_by_cc
 from cudnn_doctor.matrix.specs import version_key
 from cudnn_doctor.matrix.target import TargetGpu
 

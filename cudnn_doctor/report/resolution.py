@@ -62,11 +62,12 @@ def _clash(found: Conflict) -> Iterable[str]:
 
 
 def _newer(found: Resolution) -> Iterable[str]:
-    lines = (
-        f"{release.version} CUDA {release.cuda}: "
-        + "; ".join(f"{reason.constraint}: {reason.why}" for reason in release.by)
-        for release in found.newer
-    )
+    """One item for the releases that the same constraints ruled out for the same reason."""
+    groups: dict[str, list[str]] = {}
+    for release in found.newer:
+        why = "; ".join(f"{reason.constraint}: {reason.why}" for reason in release.by)
+        groups.setdefault(f"for CUDA {release.cuda}: {why}", []).append(release.version)
+    lines = (f"{', '.join(versions)} {why}" for why, versions in groups.items())
     yield from _section("Newer releases, and what ruled them out", lines)
     if not found.newer:
         yield from ("", "No newer release is known.")
