@@ -242,8 +242,14 @@ class _Run:
         return (major or self.consumer.major or 9, 0, 0), False
 
     def copy_at(self, here: Mapped) -> CudnnCopy | None:
+        """The copy that a mapped file belongs to."""
         folders = {posixpath.dirname(here.real), posixpath.dirname(here.path)}
-        return next((c for c in self.machine.copies or () if c.folder in folders), None)
+        name = parse_cudnn(posixpath.basename(here.path))
+        major = name.major if name else None
+        found = [c for c in self.machine.copies or () if c.folder in folders]
+        return next(
+            (c for c in found if major is None or c.major == major), next(iter(found), None)
+        )
 
     # -- what the parts open besides
 

@@ -12,6 +12,7 @@ _RELEVANT = re.compile(
 _CUDNN = re.compile(
     r"libcudnn(?:_(?P<part>[a-z_]+?))?(?P<hash>-[0-9a-f]{6,40})?\.so(?P<suffix>(?:\.\d+)*)"
 )
+_STARTS = ("libcu", "libnv", "libz.", "libnccl.")
 _STATIC = re.compile(r"libcudnn(_[a-z_]+?)?(_static)?(_v\d+)?\.a")
 
 
@@ -48,7 +49,7 @@ def soname(part: str, major: int | None) -> str:
 
 def is_relevant(name: str) -> bool:
     """Whether cuDNN or its users could load a library of this file name."""
-    return name.startswith("lib") and _RELEVANT.fullmatch(name) is not None
+    return name.startswith(_STARTS) and _RELEVANT.fullmatch(name) is not None
 
 
 def parse_cudnn(name: str) -> CudnnName | None:

@@ -1,0 +1,164 @@
+"""The library files that matter, in every folder that matters, with what their ELF headers say.
+
+Nothing is loaded. A version comes from the real file's name or from the wheel whose RECORD has the
+file and its size; otherwise it stays unknown (`trace.ask_version` asks the library in a child).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cudnn_doctor.machine.elf import Elf, read_elf
+from cudnn_doctor.machine.folders import library_folders
+from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.ldso import expand
+from cudnn_doctor.machine.model import Environment, Framework, Library, LoaderConfig, Toolkit
+from cudnn_doctor.machine.names import is_relevant, parse_cudnn
+
+_NUMBERED = re.compile(r"\.so\.(\d+(?:\.\d+){2,})$")
+_MAX_TAG_FOLDERS = 2000
+
+
+def probe_libraries(
+    host: Host,
+    environments: Sequence[Environment],
+    frameworks: Sequence[Framework],
+    toolkits: Sequence[Toolkit],
+    loader: LoaderConfig,
+    *,
+    deep: bool = False,
+) -> tuple[Library, ...]:
+    """All relevant library files and links, in the order of their folders, each path once."""
+    reader = _Reader(host, _wheel_versions(environments))
+    folders = library_folders(host, environments, frameworks, toolkits, loader, deep=deep)
+    for folder in folders:
+        reader.read_folder(folder)
+    for framework in frameworks:
+        for path in framework.binaries:
+            reader.read_file(path)
+    for environment in environments:
+        if environment.kind == "conda" and environment.executable:
+            reader.read_file(environment.executable)
+    for folder in _tagged_folders(reader.found.values(), loader):
+        reader.read_folder(folder)
+    return tuple(reader.found.values())
+
+
+def read_program(host: Host, path: str, loader: LoaderConfig) -> tuple[Library, ...]:
+    """A native program or library and what lies in the folders that its search tags name."""
+    reader = _Reader(host, {})
+    reader.read_file(path)
+    for folder in (posixpath.dirname(path), *_tagged_folders(reader.found.values(), loader)):
+        reader.read_folder(folder, every=reader.found[path].needed if path in reader.found else ())
+    return tuple(reader.found.values())
+
+
+@dataclass
+class _Reader:
+    """Reads each real file once, however many names lead to it."""
+
+    host: Host
+    versions: dict[str, str]
+    """Version by path, from wheels."""
+    found: dict[str, Library] = field(default_factory=dict)
+    _elves: dict[str, Elf] = field(default_factory=dict)
+    _listed: dict[str, list[str]] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+
+    def read_folder(self, folder: str, every: Iterable[str] = ()) -> None:
+        """Take in the relevant names of a folder, and those named by ``every``."""
+        folder = posixpath.normpath(folder)
+        if folder in self._seen:
+            return
+        self._seen.add(folder)
+        real = self.host.real(folder)
+        if real is None:
+            return
+        names = self._listed.get(real)
+        if names is None:
+            names = self._listed[real] = self.host.names(real)
+        wanted = set(every)
+        for name in names:
+            if is_relevant(name) or name in wanted:
+                self._take(folder, real, name)
+
+    def read_file(self, path: str) -> None:
+        """Take in one file by its path."""
+        folder, name = posixpath.split(posixpath.normpath(path))
+        real = self.host.real(folder)
+        if real is not None and self.host.lstat(path) is not None:
+            self._take(folder, real, name)
+
+    def _take(self, folder: str, real_folder: str, name: str) -> None:
+        path = posixpath.join(folder, name)
+        if path in self.found:
+            return
+        link = self.host.link(f"{real_folder}/{name}")
+        real = f"{real_folder}/{name}" if link is None else self.host.real(path)
+        if real is None:
+            self.found[path] = Library(path=path, link=link, status="dangling")
+            return
+        elf = self._elves.get(real)
+        if elf is None:
+            elf = self._elves[real] = read_elf(self.host.outer(real))
+        version, source = self._version(path, real)
+        self.found[path] = Library(
+            path=path,
+            link=link,
+            real=real,
+            size=elf.size,
+            status=elf.status,
+            machine=elf.machine,
+            elf_class=elf.elf_class,
+            soname=elf.soname,
+            needed=elf.needed,
+            rpath=elf.rpath,
+            runpath=elf.runpath,
+            version=version,
+            version_from=source,
+            glibc_needed=elf.glibc_needed,
+        )
+
+    def _version(self, path: str, real: str) -> tuple[str | None, str]:
+        name = posixpath.basename(real)
+        cudnn = parse_cudnn(name)
+        if cudnn is not None and cudnn.version:
+            return cudnn.version, "file name"
+        told = self.versions.get(path) or self.versions.get(real)
+        if told:
+            return told, "wheel"
+        match = None if "libcudnn" in path else _NUMBERED.search(name)
+        return (match[1], "file name") if match else (None, "")
+
+
+def _wheel_versions(environments: Sequence[Environment]) -> dict[str, str]:
+    """Version of each cuDNN file that exactly one wheel records as it is on the disk."""
+    claims: dict[str, set[str]] = {}
+    for environment in environments:
+        for distribution in environment.distributions:
+            if "cudnn" not in distribution.name or distribution.installer == "conda":
+                continue
+            changed = {problem.path for problem in distribution.record_problems}
+            for file in distribution.files:
+                if parse_cudnn(posixpath.basename(file)) and file not in changed:
+                    path = posixpath.normpath(f"{distribution.location}/{file}")
+                    claims.setdefault(path, set()).add(distribution.version)
+    return {path: found.pop() for path, found in claims.items() if len(found) == 1}
+
+
+def _tagged_folders(libraries: Iterable[Library], loader: LoaderConfig) -> Iterator[str]:
+    """Folders that the search tags of the files found so far name."""
+    pairs = dict.fromkeys(
+        (element, posixpath.dirname(library.path), library.machine)
+        for library in list(libraries)
+        for tag in (library.rpath, library.runpath)
+        if tag
+        for element in tag.split(":")
+    )
+    for element, origin, machine in list(pairs)[:_MAX_TAG_FOLDERS]:
+        folder = expand(element, origin, machine, loader)
+        if folder and folder.startswith("/"):
+            yield posixpath.normpath(folder)
