@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -75,12 +76,14 @@ def candidates(host: Host, extra: Sequence[str] = ()) -> Iterator[Candidate]:
             host.fail("environments", f"no Python environment at {given}")
     yield from _from_environ(host)
     if host.live:
+        yield Candidate(sys.prefix)
         yield from _around_here(host.home)
     yield Candidate("/usr", "system")
     yield Candidate("/usr/local", "system")
-    yield Candidate(f"{host.home}/.local", "user")
-    for kind, pattern in _HOMES:
-        yield from _matching(host, kind, f"{host.home}/{pattern}")
+    for home in _homes(host):
+        yield Candidate(f"{home}/.local", "user")
+        for kind, pattern in _HOMES:
+            yield from _matching(host, kind, pattern, home)
     yield from _pyenv(host)
     yield from _conda(host)
     for kind, pattern in _ANYWHERE:
@@ -118,24 +121,30 @@ def prefix_of(host: Host, given: str) -> str | None:
     return os.path.dirname(os.path.dirname(real)) or "/"
 
 
+def _homes(host: Host) -> list[str]:
+    """The user's home; of a mounted root, whose user is not known, all of them."""
+    return [host.home] if host.live else [*dict.fromkeys([host.home, *host.glob("/home/*")])]
+
+
 def _from_environ(host: Host) -> Iterator[Candidate]:
     for folder in host.environ.get("PYTHONPATH", "").split(":"):
         if _absolute(folder):
             yield Candidate(folder.rstrip("/"), "target")
     for kind, variable, tail in _VARIABLES:
         if _absolute(host.environ.get(variable)):
-            yield from _matching(host, kind, f"{host.environ[variable]}/{tail}".rstrip("/"))
+            folder = host.environ[variable].rstrip("/")
+            yield from _matching(host, kind, tail, folder) if tail else [Candidate(folder, kind)]
 
 
 def _absolute(path: str | None) -> bool:
     return bool(path) and str(path).startswith("/")
 
 
-def _matching(host: Host, kind: str, pattern: str) -> Iterator[Candidate]:
-    for path in host.glob(pattern):
+def _matching(host: Host, kind: str, pattern: str, base: str = "") -> Iterator[Candidate]:
+    for path in host.glob(pattern, base):
         yield Candidate(path, kind)
         if kind == "conda":
-            yield from (Candidate(env, "conda") for env in host.glob(f"{path}/envs/*"))
+            yield from (Candidate(env, "conda") for env in host.glob("envs/*", path))
 
 
 def _around_here(home: str) -> Iterator[Candidate]:
@@ -158,8 +167,8 @@ def pyenv_root(host: Host) -> str:
 
 def _pyenv(host: Host) -> Iterator[Candidate]:
     root = pyenv_root(host)
-    yield from _matching(host, "pyenv", f"{root}/versions/*")
-    yield from _matching(host, "pyenv", f"{root}/versions/*/envs/*")
+    yield from _matching(host, "pyenv", "versions/*", root)
+    yield from _matching(host, "pyenv", "versions/*/envs/*", root)
 
 
 def _pyenv_selected(host: Host) -> str | None:

@@ -50,7 +50,7 @@ def parse_record(text: str) -> list[RecordEntry]:
 def parse_libraries(text: str) -> list[RecordEntry]:
     """Like `parse_record`, but only the shared libraries and what has to do with cuDNN: a
     framework's RECORD has some 20,000 lines, of which a hundred are wanted."""
-    lines = [line for line in text.splitlines() if ".so" in line or "cudnn" in line]
+    lines = [line for line in text.splitlines() if ".so" in line or "cudnn" in line or '"' in line]
     return [entry for entry in _parse(lines) if entry.is_library or entry.is_cudnn]
 
 

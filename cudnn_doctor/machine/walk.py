@@ -45,10 +45,24 @@ def walk(host: Host, progress: Callable[[str], None] | None = None) -> Iterator[
         folders, files = _list(_outer(host, path))
         yield Folder(path, frozenset(folders), frozenset(files))
         base = path.rstrip("/")
-        todo.extend(f"{base}/{name}" for name in folders if f"{base}/{name}" not in skip)
+        stores = _stores(path, folders)
+        todo.extend(
+            f"{base}/{name}"
+            for name in folders
+            if name not in stores and f"{base}/{name}" not in skip
+        )
         if progress and time.monotonic() - said >= _EVERY:
             said = time.monotonic()
             progress(path)
+
+
+def _stores(path: str, folders: list[str]) -> set[str]:
+    """Folders from which package managers install: nothing is used from there directly."""
+    if "conda-meta" in folders:
+        return {"pkgs"}
+    if path.endswith("/uv"):
+        return {name for name in folders if name.startswith("archive-v")}
+    return set()
 
 
 def _outer(host: Host, path: str) -> str:

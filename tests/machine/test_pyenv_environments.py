@@ -90,9 +90,20 @@ def test_the_same_environment_is_listed_once(tmp_path: Path) -> None:
 
 def test_the_tools_own_environment_is_not_the_users(tmp_path: Path) -> None:
     own = Path(sys.prefix)
-    host = home_host(tmp_path, WORKON_HOME=str(own.parent))
-    assert str(own) not in look(host)
+    assert str(own) not in look(home_host(tmp_path, WORKON_HOME=str(own.parent)))
     assert look(home_host(tmp_path, VIRTUAL_ENV=str(own)))[str(own)].active
+
+
+def test_the_tools_own_environment_counts_when_a_framework_lives_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = tmp_path / "anywhere/env"
+    site = fakewheels.make_venv(prefix)
+    monkeypatch.setattr(sys, "prefix", str(prefix))
+    distribution(site, "nvidia_ml_py", "13.0")
+    assert str(prefix) not in look(home_host(tmp_path))
+    distribution(site, "torch", "2.9.1")
+    assert str(prefix) in look(home_host(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +162,9 @@ def test_a_mounted_root_is_read_inside_its_own_links(tmp_path: Path) -> None:
     (tmp_path / "srv/env").mkdir(parents=True)
     (tmp_path / "opt").symlink_to("/srv")
     distribution(tmp_path / "srv/env/lib/python3.12/site-packages", "vllm", "0.9.2")
+    distribution(tmp_path / "home/ada/venv/lib/python3.12/site-packages", "torch", "2.9.1")
     found = look(Host(str(tmp_path)))
-    assert set(found) == {"/usr", "/opt/env"}
+    assert set(found) == {"/usr", "/opt/env", "/home/ada/venv"}
     assert found["/usr"].externally_managed is True
     assert {d.name for d in found["/usr"].distributions} == {"torch", "jax"}
 
@@ -173,11 +185,22 @@ def test_deep_finds_what_no_list_of_places_holds(tmp_path: Path) -> None:
     distribution(tmp_path / "srv/a/b/c/env/lib/python3.9/site-packages", "torch", "2.1.0")
     distribution(tmp_path / "data/lambda/site-packages", "jaxlib", "0.4.1")
     distribution(tmp_path / "proc/lib/python3.9/site-packages", "torch", "2.1.0")
+    distribution(tmp_path / "srv/conda/pkgs/pytorch/lib/python3.9/site-packages", "torch", "2")
+    (tmp_path / "srv/conda/conda-meta").mkdir()
+    distribution(tmp_path / "srv/.cache/uv/archive-v0/x/lib/python3.9/site-packages", "jax", "1")
     (tmp_path / "srv/loop").symlink_to("/srv")
     assert look(Host(str(tmp_path))) == {}
     found = look(Host(str(tmp_path)), deep=True)
-    assert set(found) == {"/srv/a/b/c/env", "/data/lambda/site-packages"}
+    assert set(found) == {"/srv/a/b/c/env", "/srv/conda", "/data/lambda/site-packages"}
     assert found["/data/lambda/site-packages"].kind == "target"
+
+
+def test_deep_tells_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "srv/x").mkdir(parents=True)
+    monkeypatch.setattr("cudnn_doctor.machine.walk._EVERY", 0.0)
+    said: list[str] = []
+    probe_environments(Host(str(tmp_path)), deep=True, progress=said.append)
+    assert said == ["/", "/srv", "/srv/x"]
 
 
 def test_unreadable_and_odd_things_harm_nothing(tmp_path: Path) -> None:
