@@ -183,6 +183,7 @@ CATALOGUE: tuple[FrameworkDescriptor, ...] = (
             "paddle/base/libpaddle.so",
             "paddle/fluid/libpaddle.so",
             "paddle/fluid/core_avx.so",
+            "paddle/libs/libphi.so",
             "paddle/libs/libphi_gpu.so",
             "paddle/libs/libphi_core.so",
         ),

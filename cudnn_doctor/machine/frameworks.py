@@ -126,8 +126,9 @@ def _cudnn_built(
 def stated(text: str, name: str) -> str | None:
     """The literal that a Python file gives to a name, by assignment or in a table (``name =
     'x'``, ``name: T = None``, ``('name', 'x')``, ``{'name': 'x'}``); None where it does not."""
-    pattern = rf"""(?<![\w.])["']?{name}["']?\s*(?::[^=\n,'"]*=|[=,:])\s*{_LITERAL}"""
-    match = re.search(pattern, text)
+    quoted = rf"""["']{name}["']"""
+    pattern = rf"(?:^{name}[ \t]*(?::[^=\n]*)?=|\(\s*{quoted}\s*,|{quoted}\s*:)\s*{_LITERAL}"
+    match = re.search(pattern, text, re.M)
     return next((group for group in match.groups() if group is not None), None) if match else None
 
 

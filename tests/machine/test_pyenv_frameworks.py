@@ -64,7 +64,10 @@ def test_what_files_tell_of_other_frameworks(tmp_path: Path) -> None:
         wheel(
             "paddlepaddle_gpu",
             "3.0.0",
-            {"paddle/version/__init__.py": "cuda_version = '12.6'\ncudnn_version = '9.5.1'\n"},
+            {
+                "paddle/version/__init__.py": "rc               = '0'\n"
+                "cuda_version     = '12.6'\ncudnn_version    = '9.5.1'\n"
+            },
         ),
         wheel("tensorrt_cu12", "10.9.0", {"tensorrt/__init__.py": ""}),
     )
@@ -94,6 +97,7 @@ def test_what_files_tell_of_other_frameworks(tmp_path: Path) -> None:
             {"tensorflow/python/platform/build_info.py": "[('is_cuda_build', False)]"},
         ),
         ("jaxlib", "0.11.0", {"jaxlib/__init__.py": ""}),
+        ("paddlepaddle", "3.0.0", {"paddle/version/__init__.py": "cuda_version = 'False'\n"}),
         ("onnxruntime", "1.22.0", {"onnxruntime/capi/build_and_package_info.py": ""}),
     ],
 )
@@ -145,6 +149,23 @@ def test_catalogue_is_consistent() -> None:
     for descriptor in CATALOGUE:
         assert descriptor.schemes, descriptor.name
         assert {r.scheme for r in descriptor.schemes} <= SCHEMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("cuda = '12.8'", "12.8"),
+        ('cuda: Optional[str] = "12.8"', "12.8"),
+        ("cuda: Optional[str] = None", "None"),
+        ("x = [('a', 1), ('cuda', '12.8')]", "12.8"),
+        ("x = {'cuda': '12.8'}", "12.8"),
+        ("__all__ = ['cuda', 'hip']\ncuda = '13.0'\n", "13.0"),
+        ("not_cuda = '1'\ncuda_x = '2'\n# cuda = '3'\n", None),
+        ("", None),
+    ],
+)
+def test_stated(text: str, wanted: str | None) -> None:
+    assert stated(text, "cuda") == wanted
 
 
 @given(st.text(), st.text())

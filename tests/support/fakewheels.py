@@ -176,6 +176,7 @@ def torch_wheel(
     }
     files["torch/__init__.py"] = "raise SystemExit('torch must not be imported')\n"
     files["torch/version.py"] = (
+        "__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']\n"
         f"__version__ = '{version}+cu{cuda.replace('.', '')}'\ndebug = False\n"
         f"cuda: Optional[str] = '{cuda}'\nhip: Optional[str] = None\n"
     )
