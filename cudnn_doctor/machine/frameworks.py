@@ -78,9 +78,9 @@ def _cuda(
         version = stated(text, "cuda") or stated(text, "cuda_version")
         if version:
             return _major_minor(version) or "cpu"
-    named = _cuda_of_name(own[0])
+    named = [cuda for distribution in own if (cuda := _cuda_of_name(distribution))]
     if named:
-        return named
+        return named[0]
     marks = descriptor.gpu_marks
     if marks and not any(host.glob(mark, site) for mark in marks):
         return "cpu"

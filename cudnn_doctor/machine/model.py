@@ -320,10 +320,13 @@ class Environment(Fact, frozen=True, kw_only=True):
     """``3.11.7``."""
     executable: str | None = None
     kind: str = ""
-    """``venv``, ``conda``, ``pyenv``, ``uv``, ``pipx``, ``system``, ``user`` ..."""
+    """``venv``, ``conda``, ``pyenv``, ``uv``, ``pipx``, ``poetry``, ``system``, ``user``,
+    ``prefix`` (an unpacked Python) or ``target`` (a bare folder of packages)."""
     active: bool = False
     site_packages: tuple[str, ...] = ()
+    """In the order of sys.path; those of the base Python that it sees come last."""
     distributions: tuple[Distribution, ...] = ()
+    """Its own, not those of its base Python."""
     externally_managed: bool | None = None
 
 

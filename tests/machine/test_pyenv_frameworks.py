@@ -70,6 +70,12 @@ def test_what_files_tell_of_other_frameworks(tmp_path: Path) -> None:
             },
         ),
         wheel("tensorrt_cu12", "10.9.0", {"tensorrt/__init__.py": ""}),
+        wheel("transformer_engine", "2.20.2", {"transformer_engine/__init__.py": ""}),
+        wheel(
+            "transformer_engine_cu13",
+            "2.20.2",
+            {"transformer_engine/wheel_lib/libtransformer_engine.so": "x"},
+        ),
     )
     assert {name: (f.cuda, f.cudnn_built) for name, f in found.items()} == {
         "tensorflow": ("12.5", "9"),
@@ -79,6 +85,7 @@ def test_what_files_tell_of_other_frameworks(tmp_path: Path) -> None:
         "cupy": ("12", None),
         "paddlepaddle": ("12.6", "9.5.1"),
         "tensorrt": ("12", None),
+        "transformer-engine": ("13", None),
     }
     assert found["jax"].distribution == "jax-cuda13-plugin"
     assert found["jax"].pins == (plugin,)
