@@ -136,15 +136,14 @@ def _site_packages(host: Host, prefix: str) -> list[str]:
 
 def _inherited(host: Host, candidate: Candidate, settings: dict[str, str] | None) -> Iterator[str]:
     """Folders of the base Python that this environment sees after its own."""
-    home = (settings or {}).get("home", "")
-    bases: tuple[str, ...] = ()
-    if candidate.kind == "user" or home == "/usr/bin":
-        bases = ("/usr/local", "/usr")
-    elif home.startswith("/"):
-        bases = (home.rstrip("/").rpartition("/")[0],)
-    shares = (settings or {}).get("include-system-site-packages", "").lower() == "true"
-    if candidate.kind == "user" or shares:
-        for base in bases:
+    settings = settings or {}
+    if settings.get("include-system-site-packages", "").lower() == "true":
+        home = settings.get("home", "").rstrip("/")
+        bases = ["/usr/local", "/usr"] if home == "/usr/bin" else [home.rpartition("/")[0]]
+    else:
+        bases = ["/usr/local", "/usr"] if candidate.kind == "user" else []
+    for base in bases:
+        if base.startswith("/"):
             yield from _site_packages(host, base)
 
 
