@@ -7,7 +7,7 @@ import sys
 import typer
 
 from cudnn_doctor import __version__
-from cudnn_doctor.cli import resolve
+from cudnn_doctor.cli import matrix, resolve
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(
@@ -33,10 +33,13 @@ def _root(
         False, "--version", callback=_show_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        check.check()
 
 
+app.command(epilog=check.EPILOG)(check.check)
 app.command(epilog=resolve.EPILOG)(resolve.resolve)
+app.add_typer(matrix.app, name="matrix")
 
 
 def run() -> None:

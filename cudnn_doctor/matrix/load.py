@@ -35,20 +35,31 @@ def default_path() -> Path:
     return shipped if shipped.exists() else Path(__file__).parents[2] / "compat_matrix.yaml"
 
 
+def chosen_path() -> Path:
+    """The matrix that CUDNN_DOCTOR_MATRIX names, else the shipped one."""
+    own = os.environ.get(VARIABLE)
+    return Path(own) if own else default_path()
+
+
 def load(path: str | os.PathLike[str] | None = None) -> Matrix:
     """The matrix at ``path``, else the one that CUDNN_DOCTOR_MATRIX names, else the shipped one.
 
     Raises BadInput, with file, line and field, where it cannot be used.
     """
-    file = Path(path or os.environ.get(VARIABLE) or default_path())
+    file = Path(path) if path else chosen_path()
     text = read(file)
-    return from_compiled(text) or from_yaml(text, file.name)
+    return from_compiled(text, compiled_path(file)) or from_yaml(text, file.name)
 
 
-def from_compiled(text: bytes) -> Matrix | None:
+def compiled_path(source: Path) -> Path:
+    """Where the compiled form of a YAML file is: inside the package, or beside one's own file."""
+    return COMPILED if source == default_path() else source.with_suffix(".msgpack")
+
+
+def from_compiled(text: bytes, path: Path = COMPILED) -> Matrix | None:
     """The compiled matrix, if it was made from this YAML text."""
     try:
-        compiled = msgspec.msgpack.decode(COMPILED.read_bytes(), type=Compiled)
+        compiled = msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
         if compiled.sha256 == hashlib.sha256(text).hexdigest():
             return msgspec.msgpack.decode(compiled.matrix, type=Matrix)
     except (OSError, msgspec.MsgspecError):

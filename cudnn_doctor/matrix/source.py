@@ -13,6 +13,7 @@ Field = tuple[str | int, ...]
 """Path of a value: ``("releases", 3, "variants", 0, "driver")``."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_VOID = re.compile(r"\s*(#.*)?")
 _STEP = re.compile(r"\.([\w-]+)|\[(\d+)\]")
 _NEXT = "correct the file, then run: cudnn-doctor matrix validate FILE"
 
@@ -23,7 +24,9 @@ class Document:
     def __init__(self, text: bytes, name: str) -> None:
         self.name = name
         try:
-            loader = _Loader(text.decode())
+            decoded = text.decode()
+            self.lines = decoded.splitlines()
+            loader = _Loader(decoded)
             self._root: yaml.Node | None = loader.get_single_node()
             if self._root is not None:
                 self._check(self._root)
@@ -46,6 +49,24 @@ class Document:
                 break
             node, line = found
         return line
+
+    def span(self, field: Field) -> tuple[int, int, int] | None:
+        """First and last line (from 1) and column (from 0) of a value in block style.
+
+        None where it is absent. Blank lines and comments after the value are not part of it.
+        """
+        node: yaml.Node | None = self._root
+        for step in field:
+            found = _child(node, step)
+            if found is None:
+                return None
+            node = found[0]
+        if node is None:
+            return None
+        last = node.end_mark.line + (1 if node.end_mark.column else 0)
+        while last > node.start_mark.line + 1 and _VOID.fullmatch(self.lines[last - 1]):
+            last -= 1
+        return node.start_mark.line + 1, last, node.start_mark.column
 
     def error(self, field: Field, message: str) -> BadInput:
         """The exception for a mistake in one field."""
