@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from cudnn_doctor.checks.context import Context
@@ -42,7 +43,7 @@ def tmp_full(context: Context) -> Iterator[Finding]:
     if not roomy:
         return
     target = roomy[0].path
-    roomy_tmp = f"{target.rstrip('/')}/tmp"
+    roomy_tmp = posixpath.join(target, "tmp")
     yield Finding(
         id="tmp-full",
         severity="warning",

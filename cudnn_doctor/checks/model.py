@@ -70,10 +70,24 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Why it was skipped, or how it crashed."""
 
 
+class FrameworkLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which cuDNN one framework gets."""
+
+    framework: str
+    version: str = ""
+    environment: str = ""
+    cudnn: str | None = None
+    folder: str | None = None
+    because: str = ""
+    certain: bool = True
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All results of one run, in declared order."""
 
     results: tuple[CheckResult, ...] = ()
+    loads: tuple[FrameworkLoad, ...] = ()
+    """What each framework gets, in the machine's order."""
     seconds: float = 0.0
     """Time that the rules took."""
 

@@ -6,7 +6,8 @@ import time
 
 from cudnn_doctor.checks.causes import link_causes
 from cudnn_doctor.checks.context import Context, Options
-from cudnn_doctor.checks.model import CheckResult, Finding, Report, Status
+from cudnn_doctor.checks.got import all_got
+from cudnn_doctor.checks.model import CheckResult, Finding, FrameworkLoad, Report, Status
 from cudnn_doctor.checks.registry import Rule, Skip, all_rules
 from cudnn_doctor.machine.loads import LoadPlan
 from cudnn_doctor.machine.model import Machine
@@ -28,7 +29,28 @@ def run_checks(
     start = time.perf_counter()
     results = [_run(declared, context) for declared in all_rules() if _chosen(declared, context)]
     linked = link_causes(tuple(results))
-    return Report(results=linked, seconds=round(time.perf_counter() - start, 6))
+    seconds = round(time.perf_counter() - start, 6)
+    return Report(results=linked, loads=_loads(context), seconds=seconds)
+
+
+def _loads(context: Context) -> tuple[FrameworkLoad, ...]:
+    """The table of what each framework gets; empty where the simulation failed (a rule says so)."""
+    try:
+        found = all_got(context)
+    except Exception:
+        return ()
+    return tuple(
+        FrameworkLoad(
+            framework=got.framework.name,
+            version=got.framework.version,
+            environment=got.framework.environment,
+            cudnn=got.version,
+            folder=got.copy.folder if got.copy else (got.plan.folder if got.plan else None),
+            because=got.plan.shim.because if got.plan and got.plan.shim else "",
+            certain=got.known and not context.machine.partial,
+        )
+        for got in found
+    )
 
 
 def _chosen(declared: Rule, context: Context) -> bool:

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from cudnn_doctor import __version__
-from cudnn_doctor.cli import matrix, resolve
+from cudnn_doctor.cli import check, matrix, resolve
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(

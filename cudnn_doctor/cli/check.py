@@ -1,0 +1,231 @@
+"""``cudnn-doctor check``: see the machine, judge it, say what to type."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+
+if TYPE_CHECKING:
+    from cudnn_doctor.checks.model import Report
+    from cudnn_doctor.checks.suppress import Suppression
+    from cudnn_doctor.machine.model import Machine
+
+EPILOG = """\
+[bold]Examples[/bold]
+
+  cudnn-doctor check
+  cudnn-doctor check --no-gpu --python ./venv
+  cudnn-doctor check --json --fail-on warning
+  cudnn-doctor check --snapshot-out machine.json --redact
+  cudnn-doctor check --snapshot machine.json
+  cudnn-doctor check --suppress "pip-pin-conflict=tested by us@2027-03-31"
+
+[bold]Exit codes[/bold]
+
+0 healthy (warnings included, unless --fail-on warning), 1 problems,
+2 wrong usage, 3 too little is known to tell, 7 a file cannot be used.
+"""
+
+
+class Format(str, Enum):
+    """How to print the report."""
+
+    text = "text"
+    json = "json"
+
+
+class FailOnChoice(str, Enum):
+    """From which severity on a run fails."""
+
+    error = "error"
+    warning = "warning"
+    never = "never"
+
+
+def check(
+    *,
+    no_gpu: Annotated[
+        bool,
+        typer.Option(
+            "--no-gpu", help="No GPU is meant to be here: skip GPU and driver, judge rest."
+        ),
+    ] = False,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Look into this Python environment as well. Repeatable."),
+    ] = None,
+    root: Annotated[
+        str, typer.Option(metavar="DIR", help="Look at a mounted root file system instead.")
+    ] = "/",
+    deep: Annotated[bool, typer.Option("--deep", help="Search the whole file system.")] = False,
+    hashes: Annotated[
+        bool, typer.Option("--hashes", help="Compare wheels' files with RECORD by SHA-256.")
+    ] = False,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Judge a saved or described machine; - is stdin."),
+    ] = None,
+    snapshot_out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Save the facts of this machine.")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Take names of users, hosts and GPUs' ids out.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Only these diagnoses or categories. Repeatable."),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="Not these diagnoses or categories. Repeatable."),
+    ] = None,
+    suppress: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID=REASON@DATE", help="Lower a finding to a note until a date."),
+    ] = None,
+    matrix: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Use this compat_matrix.yaml.")
+    ] = None,
+    fail_on: Annotated[
+        FailOnChoice, typer.Option(help="From which severity on the exit code is 1.")
+    ] = FailOnChoice.error,
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
+    json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Every rule, every note, every path.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing: the exit code tells.")
+    ] = False,
+    list_rules: Annotated[
+        bool, typer.Option("--list", help="Print all diagnoses by category and stop.")
+    ] = False,
+) -> None:
+    """See the GPU, driver, CUDA and every cuDNN; say what is wrong and what to type."""
+    if list_rules:
+        print(_catalogue(), end="")
+        return
+    from cudnn_doctor.checks.context import Options
+    from cudnn_doctor.checks.run import run_checks
+    from cudnn_doctor.checks.verdict import exit_code, verdict
+    from cudnn_doctor.matrix.load import load
+
+    chosen = Options(no_gpu=no_gpu, only=_ids(only), skip=_ids(skip))
+    entries = _suppressions(suppress)
+    table = load(matrix)
+    machine = _facts(snapshot, (root, tuple(python or ()), deep, hashes), redact)
+    if snapshot_out:
+        from cudnn_doctor.machine.snapshot import save_snapshot
+
+        save_snapshot(machine, snapshot_out)
+    report = _suppressed(run_checks(machine, table, chosen), entries)
+    if not quiet:
+        as_json = json or output is Format.json
+        _print(report, machine, as_json=as_json, verbose=verbose, fail_on=fail_on)
+    code = exit_code(verdict(report, machine), fail_on.value)
+    if code is not ExitCode.OK:
+        raise typer.Exit(int(code))
+
+
+def _ids(values: list[str] | None) -> tuple[str, ...]:
+    """Diagnoses and categories given by the user. Raises DoctorError on an unknown one."""
+    if not values:
+        return ()
+    from cudnn_doctor.checks.registry import CATEGORIES
+    from cudnn_doctor.checks.suppress import check_id
+
+    names = [name for value in values for name in value.split(",") if name]
+    for name in names:
+        if name not in CATEGORIES:
+            check_id(name)
+    return tuple(names)
+
+
+def _suppressions(values: list[str] | None) -> tuple[Suppression, ...]:
+    if not values:
+        return ()
+    from cudnn_doctor.checks.suppress import parse_suppression
+
+    return tuple(parse_suppression(value) for value in values)
+
+
+def _suppressed(report: Report, entries: tuple[Suppression, ...]) -> Report:
+    if not entries:
+        return report
+    from datetime import datetime
+
+    from cudnn_doctor.checks.suppress import suppress
+
+    return suppress(report, entries, datetime.now().astimezone().date())
+
+
+def _facts(
+    snapshot: str | None, probing: tuple[str, tuple[str, ...], bool, bool], redact: bool
+) -> Machine:
+    """The machine: a saved one, or this one now."""
+    if snapshot is not None:
+        from cudnn_doctor.machine.snapshot import load_snapshot
+
+        if probing != ("/", (), False, False):
+            raise DoctorError(
+                "--snapshot judges saved facts: --root, --python, --deep and --hashes need a"
+                " machine to look at",
+                exit_code=ExitCode.USAGE,
+            )
+        machine = load_snapshot(snapshot)
+    else:
+        from cudnn_doctor.machine.probe import ProbeOptions, probe_machine
+
+        root, python, deep, hashes = probing
+        machine = probe_machine(
+            ProbeOptions(
+                root=root,
+                python=python,
+                deep=deep,
+                hashes=hashes,
+                progress=_progress if deep and sys.stderr.isatty() else None,
+            )
+        )
+    if redact:
+        from cudnn_doctor.machine.redact import redact as redacted
+
+        machine = redacted(machine)
+    return machine
+
+
+def _progress(text: str) -> None:
+    print(f"\r\x1b[K{text[:78]}", end="", file=sys.stderr, flush=True)
+
+
+def _print(
+    report: Report, machine: Machine, *, as_json: bool, verbose: bool, fail_on: FailOnChoice
+) -> None:
+    if as_json:
+        from cudnn_doctor.report.json import render as render_json
+
+        print(render_json(report, machine, fail_on.value), end="")
+        return
+    from cudnn_doctor.report.style import Style
+    from cudnn_doctor.report.terminal import render
+
+    print(render(report, machine, Style.of(sys.stdout), verbose=verbose), end="")
+
+
+def _catalogue() -> str:
+    """All rules by category: what each looks for."""
+    from cudnn_doctor.checks.registry import all_rules
+
+    lines: list[str] = []
+    category = ""
+    for declared in all_rules():
+        if declared.category != category:
+            category = declared.category
+            lines.append(category)
+        text = (declared.function.__doc__ or "").strip().splitlines()[0]
+        lines += [f"  {', '.join(declared.ids)}", f"      {text}"]
+    return "\n".join(lines) + "\n"

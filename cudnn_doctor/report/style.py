@@ -1,0 +1,51 @@
+"""Colour and signs of the terminal: none of either where they are not wanted or cannot be shown."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TextIO
+
+_CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+_SIGNS = {
+    "ok": ("\N{CHECK MARK}", "+"),
+    "error": ("\N{BALLOT X}", "x"),
+    "warning": ("!", "!"),
+    "info": ("\N{MIDDLE DOT}", "-"),
+    "skip": ("\N{EN DASH}", "-"),
+    "dot": (" \N{MIDDLE DOT} ", " | "),
+    "arrow": ("\N{RIGHTWARDS ARROW}", "->"),
+    "child": ("\N{BOX DRAWINGS LIGHT UP AND RIGHT}", "`-"),
+    "cut": ("\N{HORIZONTAL ELLIPSIS}", "..."),
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How to paint: ``paint`` colours a text, ``sign`` gives a mark."""
+
+    colour: bool = False
+    unicode: bool = True
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Style:
+        """What a stream can show: colour only on a terminal and without NO_COLOR."""
+        encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+        terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        colour = terminal and not os.environ.get("NO_COLOR")
+        return cls(colour=colour, unicode=encoding.startswith("utf"))
+
+    def paint(self, text: str, *names: str) -> str:
+        """The text in the given colours."""
+        if not self.colour:
+            return text
+        codes = ";".join(_CODES[name] for name in names)
+        return f"\x1b[{codes}m{text}\x1b[0m"
+
+    def sign(self, name: str) -> str:
+        """A mark, in ASCII where the encoding has no other."""
+        return _SIGNS[name][0 if self.unicode else 1]
+
+    def plain(self, text: str) -> str:
+        """The text in what the encoding can show."""
+        return text if self.unicode else text.encode("ascii", "backslashreplace").decode()
