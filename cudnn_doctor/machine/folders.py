@@ -80,7 +80,7 @@ def _searched(host: Host, loader: LoaderConfig) -> Iterator[str]:
     value = host.environ.get("LD_LIBRARY_PATH", "")
     if value:
         for folder in value.replace(";", ":").split(":"):
-            yield folder or host.environ.get("PWD", "")
+            yield posixpath.join(host.environ.get("PWD", ""), folder)
     for path in (*host.environ.get("LD_PRELOAD", "").replace(":", " ").split(), *loader.preload):
         yield posixpath.dirname(path)
     yield from loader.conf_folders

@@ -1,7 +1,7 @@
 """ld.so as a pure function of facts: which file a name resolves to in one process, and why.
 
 Follows glibc (``elf/dl-load.c``, ``dlopen(3)``, ``ld.so(8)``): mapped names first; then DT_RPATH of
-the asking object and of those that loaded it (unless the asking object has DT_RUNPATH);
+the asking object and of those that needed it (unless the asking object has DT_RUNPATH);
 LD_LIBRARY_PATH; DT_RUNPATH of the asking object alone; ld.so.cache; default folders. A file of
 another class or machine is passed over, a file that is no usable ELF ends the search with an error.
 Names that are neither known files nor matter to cuDNN (`names.is_relevant`) are taken as found.
@@ -74,6 +74,8 @@ class Process:
     arch: str | None = None
     program: Mapped = field(default_factory=lambda: Mapped("", ""))
     mapped: list[Mapped] = field(default_factory=list)
+    failed: dict[str, Load] = field(default_factory=dict)
+    """Last failure of each name that could not be mapped."""
     _names: dict[str, Mapped] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,7 +86,7 @@ class Process:
     def dlopen(self, name: str, caller: Mapped | None = None) -> tuple[Load, Mapped | None]:
         """Open one name as ``caller`` (None: the program): the object and what it needs."""
         kept = len(self.mapped), dict(self._names)
-        load, here = self._map(name, caller or self.program)
+        load, here = self._map(name, caller or self.program, None)
         if here is not None and load.via != "already-mapped":
             lacking = self.map_needed(here)
             if lacking:
@@ -122,7 +124,7 @@ class Process:
             for name in here.library.needed if here.library else ():
                 if name not in self._known and not is_relevant(name):
                     continue
-                load, found = self._map(name, here)
+                load, found = self._map(name, here, here)
                 if found is None and not is_relevant(name):
                     continue
                 if found is None:
@@ -132,8 +134,9 @@ class Process:
                     queue.append(found)
         return ""
 
-    def _map(self, name: str, caller: Mapped) -> tuple[Load, Mapped | None]:
-        """Map one object without what it needs."""
+    def _map(self, name: str, caller: Mapped, loader: Mapped | None) -> tuple[Load, Mapped | None]:
+        """Map one object without what it needs. ``loader`` hands its DT_RPATH on to it: for
+        DT_NEEDED that is the caller, for dlopen nobody (measured on glibc 2.36)."""
         old = self._names.get(name)
         if old is not None:
             because = f"{old.path} is mapped already under this name"
@@ -151,15 +154,18 @@ class Process:
             load = _changed(load, tried=tuple(tried))
             if library.status in {"truncated", "not-elf"}:
                 problem = "is truncated" if library.status == "truncated" else "is no ELF file"
-                return _changed(load, problem=problem), None
-            return load, self._add(load, path, library, caller)
-        return Load(name=name, via="missing", because=_nowhere(name), tried=tuple(tried)), None
+                self.failed[name] = _changed(load, problem=problem)
+                return self.failed[name], None
+            return load, self._add(load, path, library, loader)
+        absent = Load(name=name, via="missing", because=_nowhere(name), tried=tuple(tried))
+        self.failed[name] = absent
+        return absent, None
 
-    def _add(self, load: Load, path: str, library: Library, caller: Mapped) -> Mapped:
+    def _add(self, load: Load, path: str, library: Library, loader: Mapped | None) -> Mapped:
         real = library.real or path
         here = next((m for m in self.mapped if m.real == real), None)
         if here is None:
-            here = Mapped.of(library, path, caller)
+            here = Mapped.of(library, path, loader)
             here.load = load
             self.mapped.append(here)
             for known in (path, library.soname):
@@ -235,10 +241,13 @@ class Process:
                 yield _Candidate(posixpath.join(folder, name), "ld_library_path", because)
 
     def _expand(self, element: str, origin: str) -> str | None:
-        """A search folder with its tokens replaced; None where a token has no value."""
-        if not element:
-            return self.environ.get("PWD")
-        return expand(element, origin, self.arch, self.config)
+        """A search folder with its tokens replaced; None where a token has no value. An empty
+        element is the working folder, and a relative one starts there."""
+        folder = expand(element, origin, self.arch, self.config)
+        if folder is None or folder.startswith("/"):
+            return folder
+        here = self.environ.get("PWD")
+        return posixpath.join(here, folder) if here else None
 
 
 def expand(element: str, origin: str, arch: str | None, config: LoaderConfig) -> str | None:

@@ -48,11 +48,22 @@ def probe_libraries(
 
 
 def read_program(host: Host, path: str, loader: LoaderConfig) -> tuple[Library, ...]:
-    """A native program or library and what lies in the folders that its search tags name."""
+    """A native program or library, with what lies in the folders that its search tags and its
+    $ORIGIN in LD_LIBRARY_PATH name, as far as it matters or the program needs it."""
     reader = _Reader(host, {})
     reader.read_file(path)
-    for folder in (posixpath.dirname(path), *_tagged_folders(reader.found.values(), loader)):
-        reader.read_folder(folder, every=reader.found[path].needed if path in reader.found else ())
+    program = reader.found.get(posixpath.normpath(path))
+    if program is None:
+        return ()
+    origin = posixpath.dirname(program.real or path)
+    searched = [
+        expand(element, origin, program.machine, loader) or ""
+        for element in host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+        if "$" in element
+    ]
+    tagged = _tagged_folders(reader.found.values(), loader)
+    for folder in (posixpath.dirname(path), *tagged, *searched):
+        reader.read_folder(folder, every=program.needed)
     return tuple(reader.found.values())
 
 

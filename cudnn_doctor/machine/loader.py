@@ -151,6 +151,8 @@ class _Run:
         here = process.under(name)
         if here is not None and here.load is not None:
             return here.load, here
+        if name in process.failed:
+            return process.failed[name], None
         load, here = process.dlopen_first(self._shim_names(name), self._asker())
         return msgspec.structs.replace(load, name=load.name or name), here
 
