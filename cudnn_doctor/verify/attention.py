@@ -120,7 +120,7 @@ def _backward_graph(builder: _Builder) -> tuple[Graph, dict[str, Tensor]]:
 
 def _turned(builder: _Builder, x: Tensor) -> Tensor:
     """The transpose of a square of scores, in the input type as the products want it."""
-    b, h, s, _ = builder.square
+    _, h, s, _ = builder.square
     strides = (h * s * s, s * s, 1, s)
     to = builder.graph.tensor(builder.kind.dtype, builder.square, strides, virtual=True)
     return builder.graph.reshape(x, to)
@@ -172,8 +172,7 @@ def backward(lab: Lab, shape: Attention, kind: str) -> dict[str, Any]:
     xp, form = lab.xp, FORMATS[kind]
     inputs = _inputs(lab, shape, form, "qkv")
     inputs["do"] = lab.operand(lab.random("attention/do", tuple(shape)), form)
-    q, k, v, do = (inputs[n].exact for n in ("q", "k", "v", "do"))
-    exact = _exact(lab, shape, q, k, v)
+    exact = _exact(lab, shape, *(inputs[n].exact for n in "qkv"))
     inputs["o"] = lab.operand(exact.o.astype(xp.float32), form)
     inputs["stats"] = lab.operand(exact.stats.astype(xp.float32), _FP32)
     builder = _Builder(lab, shape, form)
@@ -191,29 +190,25 @@ def backward(lab: Lab, shape: Attention, kind: str) -> dict[str, Any]:
     plan = first_plan(lab.cudnn, graph, any_engine)
     bound = Bound(graph, pointers, outputs, (inputs, scale, one, scratch))
     contents, repeatable = execute(lab, bound, plan, zeroed=(scratch["sums"],))
-    worst = _check_gradients(lab, shape, form, exact, inputs, contents)
+    worst = _check_gradients(lab, form, exact, inputs, contents)
     return {"engine": plan.engine.label, "worst": round(worst, 4), "repeatable": repeatable}
 
 
 def _check_gradients(
-    lab: Lab,
-    shape: Attention,
-    form: Format,
-    exact: Exact,
-    inputs: dict[str, Operand],
-    contents: dict[str, bytearray],
+    lab: Lab, form: Format, exact: Exact, inputs: dict[str, Operand], contents: dict[str, bytearray]
 ) -> float:
     """Compare dQ, dK, dV; errors of P, dP and dS are carried to first order."""
     q, k, v, do = (inputs[n].exact for n in ("q", "k", "v", "do"))
+    sequence, size = q.shape[-2:]
     products = do * inputs["o"].exact
     difference = do @ _swap(v) - products.sum(axis=-1, keepdims=True)
     sizes = abs(do) @ _swap(abs(v)) + abs(products).sum(axis=-1, keepdims=True)
     ds = exact.scale * exact.p * difference
     p_error = exact.score_error + _EXPONENTIAL + 2.0**-20 * (1 + abs(exact.stats))
-    dp_error = (growth(shape.size) + 2) * form.accumulation * sizes
+    dp_error = (growth(size) + 2) * form.accumulation * sizes
     ds_error = exact.scale * exact.p * (p_error * abs(difference) + dp_error)
     ds_error = ds_error + 2 * form.rounding * abs(ds)
-    sums = growth(shape.sequence) * form.accumulation
+    sums = growth(sequence) * form.accumulation
     p_relative = p_error + 2 * form.rounding + sums
     results = {
         "dv": (_swap(exact.p) @ do, _swap(exact.p * p_relative) @ abs(do)),
@@ -223,6 +218,6 @@ def _check_gradients(
     worst = 0.0
     for name, (value, error) in results.items():
         bound = SECOND_ORDER * (error + form.rounding * abs(value)) + 2.0**-24
-        got = lab.decode(contents[name], tuple(shape), form)
+        got = lab.decode(contents[name], q.shape, form)
         worst = max(worst, lab.check(got, value, bound, name.upper()).worst)
     return worst

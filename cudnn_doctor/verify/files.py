@@ -1,0 +1,75 @@
+"""Rung 1: the copy's files, judged without opening them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cudnn_doctor.machine.model import Library
+from cudnn_doctor.verify.model import Copy, StepResult
+from cudnn_doctor.versions import CudnnVersion
+
+RUNG = "files"
+
+
+def judge(
+    copy: Copy, libraries: Sequence[Library], expected: Sequence[str] | None
+) -> list[StepResult]:
+    """Complete for its release, one release throughout, links sound, files whole.
+
+    ``libraries`` are the entries of its folder, ``expected`` the SONAMEs that the release ships
+    (None where that is not known).
+    """
+    return [
+        _complete(copy, libraries, expected),
+        _one_release(copy, libraries),
+        _sound(libraries),
+    ]
+
+
+def _result(step: str, problems: Sequence[str], good: str, skip: str = "") -> StepResult:
+    if problems:
+        return StepResult(rung=RUNG, step=step, status="fail", detail="; ".join(problems))
+    if skip:
+        return StepResult(rung=RUNG, step=step, status="skip", detail=skip)
+    return StepResult(rung=RUNG, step=step, status="pass", detail=good)
+
+
+def _complete(
+    copy: Copy, libraries: Sequence[Library], expected: Sequence[str] | None
+) -> StepResult:
+    there = {library.path.rsplit("/", 1)[-1] for library in libraries if library.real}
+    if expected is None:
+        why = f"what {copy.version or 'this release'} ships is not known"
+        return _result("complete", [], "", skip=why)
+    missing = [f"{name} is missing" for name in expected if name not in there]
+    return _result("complete", missing, f"all {len(expected)} libraries of {copy.version}")
+
+
+def _one_release(copy: Copy, libraries: Sequence[Library]) -> StepResult:
+    versions = _versions(libraries)
+    if not versions:
+        return _result("one release", [], "", skip="no file tells its release")
+    releases = {CudnnVersion.parse(v).release for v in versions.values()}
+    if len(releases) == 1:
+        return _result("one release", [], f"{next(iter(versions.values()))} throughout")
+    told = [f"{name} is of {version}" for name, version in sorted(versions.items())]
+    return _result("one release", told, "")
+
+
+def _versions(libraries: Sequence[Library]) -> Mapping[str, str]:
+    found = {}
+    for library in libraries:
+        if library.version and library.soname:
+            found[library.soname] = library.version
+    return found
+
+
+def _sound(libraries: Sequence[Library]) -> StepResult:
+    problems = []
+    for library in libraries:
+        name = library.path.rsplit("/", 1)[-1]
+        if library.status == "dangling" or library.real is None:
+            problems.append(f"{name} is a link to nothing ({library.link})")
+        elif library.status not in ("ok", "unknown"):
+            problems.append(f"{name} is {library.status}")
+    return _result("sound", problems, f"{len(libraries)} files and links")
