@@ -18,6 +18,7 @@ from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Driver, LoaderConfig, Machine, System
 
 T = TypeVar("T")
+D = TypeVar("D")
 Progress = Callable[[str], None]
 
 
@@ -45,7 +46,7 @@ class _Runner:
         self.host = host
         self.durations: dict[str, float] = {}
 
-    def __call__(self, name: str, probe: Callable[[], T], default: T) -> T:
+    def __call__(self, name: str, probe: Callable[[], T], default: D) -> T | D:
         start = time.perf_counter()
         try:
             return probe()
@@ -80,7 +81,7 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
     run = _Runner(host)
     with ThreadPoolExecutor(max_workers=6) as pool:
 
-        def later(name: str, probe: Callable[[], T], default: T) -> Future[T]:
+        def later(name: str, probe: Callable[[], T], default: D) -> Future[T | D]:
             return pool.submit(run, name, probe, default)
 
         gpus_later = later("gpus", lambda: gpus.probe_gpus(host), (None, Driver()))
