@@ -130,8 +130,12 @@ def _probe_versions(
     """Versions that the records and the request name, newest first: ranges are tried at these."""
     texts = {text for need in needs for text in _NUMBERS.findall(need.versions or "")}
     texts |= set(_NUMBERS.findall(request.specifier))
-    parsed = (parse_version(text.removesuffix(".*").rstrip(".")) for text in texts)
-    return tuple(sorted({version for version in parsed if version}, reverse=True))
+    # Of equal versions (2.6 and 2.6.0) the longest spelling is kept.
+    known: dict[Version, Version] = {}
+    for text in sorted(texts, key=lambda text: (len(text), text)):
+        if version := parse_version(text.removesuffix(".*").rstrip(".")):
+            known[version] = version
+    return tuple(sorted(known.values(), reverse=True))
 
 
 def _newest(

@@ -19,22 +19,21 @@ import msgspec
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.matrix.candidates import Candidate, candidates
 from cudnn_doctor.matrix.conflict import allowed, relaxations, smallest_conflict
-from cudnn_doctor.matrix.constraints import (
-    Constraint,
-    FrameworkConstraint,
-    SoundConstraint,
-    Verdict,
-    VersionConstraint,
-    constraints,
-    driver_floor,
-)
+from cudnn_doctor.matrix.constraints import constraints
 from cudnn_doctor.matrix.frameworks import find_builds, records_of
 from cudnn_doctor.matrix.gpus import is_blackwell
+from cudnn_doctor.matrix.machine_constraints import driver_floor
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.matrix.packages import ArchiveAnswer, ways
 from cudnn_doctor.matrix.query import gpu_by_cc
 from cudnn_doctor.matrix.specs import version_key
 from cudnn_doctor.matrix.target import Target
+from cudnn_doctor.matrix.verdict import Constraint, Verdict
+from cudnn_doctor.matrix.wish_constraints import (
+    FrameworkConstraint,
+    SoundConstraint,
+    VersionConstraint,
+)
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

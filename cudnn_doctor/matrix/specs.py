@@ -49,6 +49,7 @@ def normalise(text: str) -> str:
         raise ValueError(f"not a version or specifier: {text!r}") from error
 
 
+@functools.lru_cache(maxsize=8192)
 def version_key(text: str | None) -> tuple[int, ...]:
     """Numbers of a dotted version for ordering; anything after them is ignored."""
     match = re.match(r"\d+(\.\d+)*", text or "")
