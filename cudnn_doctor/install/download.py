@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import Fetch
+from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import State, make_folder
 
 if TYPE_CHECKING:
@@ -34,12 +35,6 @@ STALL_SECONDS = 30.0
 """A connection that sends nothing for so long is given up; there is no limit on the whole."""
 TRIES = 4
 MAX_REDIRECTS = 8
-
-
-class Progress(Protocol):
-    """Told how many bytes are there."""
-
-    def bytes(self, done: int, total: int | None) -> None: ...
 
 
 def cached(state: State, sha256: str) -> Path:

@@ -12,7 +12,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import files, guard
@@ -20,26 +20,21 @@ from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
+    FromIndex,
     GuardPackages,
     MakeFolder,
     MoveTree,
     Plan,
     Prove,
+    RemoveFolder,
     RemoveTree,
     Run,
     SwitchLink,
     Unpack,
     WriteFile,
 )
+from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import State, exclusive
-
-
-class Progress(Protocol):
-    """Told what happens; prints it or not."""
-
-    def step(self, number: int, total: int, step: AnyStep) -> None: ...
-    def bytes(self, done: int, total: int | None) -> None: ...
-    def say(self, text: str) -> None: ...
 
 
 def execute(plan: Plan, state: State, progress: Progress, *, wait: float = 0.0) -> Path:
@@ -89,6 +84,8 @@ def _finish(journal: Journal, state: State) -> Path:
             files.finish_remove_tree(step)
         elif isinstance(step, GuardPackages):
             guard.finish_guard(step, journal.saved(number))
+        elif isinstance(step, RemoveFolder):
+            files.finish_remove_folder(step)
     return journal.keep(state)
 
 
@@ -127,15 +124,21 @@ def _unstoppable() -> Iterator[None]:
 
 
 def _check_space(plan: Plan) -> None:
+    """Folders on one file system share its space: their needs add up."""
+    needs: dict[int, tuple[str, int]] = {}
     for folder, needed in plan.space_needed.items():
         place = Path(folder)
         while not place.exists():
             place = place.parent
-        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+        device = place.stat().st_dev
+        where, sum_so_far = needs.get(device, (str(place), 0))
+        needs[device] = (where, sum_so_far + needed)
+    for where, needed in needs.values():
+        free = os.statvfs(where).f_bavail * os.statvfs(where).f_frsize
         if free < needed:
             raise DoctorError(
                 f"not enough space: {needed >> 20} MiB are needed, {free >> 20} MiB are free",
-                where=folder,
+                where=where,
                 next_step="free some space there, or point --prefix, TMPDIR or "
                 "CUDNN_DOCTOR_CACHE to a larger file system",
                 exit_code=ExitCode.NOTHING_CHANGED,
@@ -154,22 +157,29 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
         from cudnn_doctor.install import unpack
 
         unpack.unpack(step, state, progress)
+    elif isinstance(step, FromIndex):
+        from cudnn_doctor.install import fromindex
+
+        fromindex.fill(step, progress)
     elif isinstance(step, Run):
         _run(step, progress)
     elif isinstance(step, Prove):
         from cudnn_doctor.install import prove
 
         prove.prove(step, progress)
-    else:
+    elif not isinstance(step, RemoveFolder):  # that waits for the commit
         _DO[type(step)](step, saved)
 
 
 def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
     if isinstance(step, Unpack):
         files.discard(step.staging)
+    elif isinstance(step, FromIndex):
+        files.discard(step.staging)
+        files.discard(f"{step.staging}.index")
     elif isinstance(step, Run):
         for argv in step.undo:
-            _run(Run(argv=argv, environ=step.environ), progress)
+            _run(Run(argv=argv, environ=step.environ, may_fail=step.may_fail), progress)
     elif type(step) in _UNDO:
         _UNDO[type(step)](step, saved)
 
@@ -219,5 +229,5 @@ def _run(step: Run, progress: Progress) -> None:
             next_step="run `cudnn-doctor explain` on this output for the cause",
             exit_code=ExitCode.NOTHING_CHANGED,
         )
-    if output:
+    if output and not step.quiet:
         progress.say(output)

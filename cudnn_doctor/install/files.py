@@ -6,6 +6,7 @@ what is there and never assumes. ``saved`` is the step's own folder in the journ
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -16,7 +17,9 @@ from cudnn_doctor.install.plan import (
     AnyStep,
     MakeFolder,
     MoveTree,
+    RemoveFolder,
     RemoveTree,
+    Run,
     SwitchLink,
     WriteFile,
 )
@@ -114,6 +117,12 @@ def finish_remove_tree(step: RemoveTree) -> None:
     discard(_aside(step.path))
 
 
+def finish_remove_folder(step: RemoveFolder) -> None:
+    """After the commit: an empty folder goes, one with somebody's files stays."""
+    with contextlib.suppress(OSError):
+        os.rmdir(step.path)
+
+
 def discard(path: str) -> None:
     """Delete a file, link or folder, whatever it is; absent is fine."""
     if os.path.islink(path) or os.path.isfile(path):
@@ -192,17 +201,29 @@ def _replace_link(path: str, target: str) -> None:
     os.replace(fresh, path)
 
 
-def inverse(step: AnyStep, saved: Path) -> AnyStep | None:
-    """The step that takes a finished one back later (``rollback``), None when nothing is needed."""
+def inverse(step: AnyStep, saved: Path) -> list[AnyStep]:
+    """The steps that take a finished one back later (``rollback``)."""
+    if isinstance(step, MakeFolder):
+        record = saved / _MADE
+        made = record.read_text("utf-8").split("\n") if record.exists() else []
+        return [RemoveFolder(title=f"remove {p} if it is empty", path=p) for p in made if p]
     if isinstance(step, MoveTree):
-        return RemoveTree(title=f"remove {step.target}", path=step.target)
+        return [RemoveTree(title=f"remove {step.target}", path=step.target)]
+    if isinstance(step, Run):
+        return [
+            Run(title=" ".join(argv), argv=argv, environ=step.environ, may_fail=step.may_fail)
+            for argv in step.undo
+        ]
     if isinstance(step, WriteFile | SwitchLink):
-        link, old = saved / _OLD_LINK, saved / _OLD_FILE
-        title = f"restore {step.path}"
-        if link.is_symlink():
-            return SwitchLink(title=title, path=step.path, target=os.readlink(link))
-        if old.is_file():
-            mode = old.stat().st_mode & 0o7777
-            return WriteFile(title=title, path=step.path, content=old.read_text("utf-8"), mode=mode)
-        return RemoveTree(title=f"remove {step.path}", path=step.path)
-    return None
+        return [_inverse_of_write(step.path, saved)]
+    return []
+
+
+def _inverse_of_write(path: str, saved: Path) -> AnyStep:
+    link, old = saved / _OLD_LINK, saved / _OLD_FILE
+    if link.is_symlink():
+        return SwitchLink(title=f"restore {path}", path=path, target=os.readlink(link))
+    if old.is_file():
+        text, mode = old.read_text("utf-8"), old.stat().st_mode & 0o7777
+        return WriteFile(title=f"restore {path}", path=path, content=text, mode=mode)
+    return RemoveTree(title=f"remove {path}", path=path)

@@ -50,6 +50,20 @@ class Unpack(Step, frozen=True, kw_only=True):
     """Make the unversioned and SONAME links that a build expects."""
 
 
+class FromIndex(Step, frozen=True, kw_only=True):
+    """Let the user's own uv or pip fetch a wheel, and lay its contents out as an archive's.
+
+    Index, proxy, netrc and cache are theirs; the hash is ours.
+    """
+
+    argv: tuple[str, ...]
+    """The program; it reads ``requirement`` as a requirements file on its standard input."""
+    requirement: str
+    """``name==version --hash=sha256:...``."""
+    staging: str
+    """Folder that is created; ``argv`` installs into the folder of that name with ``.index``."""
+
+
 class MoveTree(Step, frozen=True, kw_only=True):
     """Rename a folder into place on the same file system; the target must not exist."""
 
@@ -59,6 +73,12 @@ class MoveTree(Step, frozen=True, kw_only=True):
 
 class RemoveTree(Step, frozen=True, kw_only=True):
     """Take a folder or file away (kept aside until the plan is committed and its receipt gone)."""
+
+    path: str
+
+
+class RemoveFolder(Step, frozen=True, kw_only=True):
+    """Remove a folder if it is empty once the plan is committed."""
 
     path: str
 
@@ -97,6 +117,8 @@ class Run(Step, frozen=True, kw_only=True):
     retry_safe: bool = False
     may_fail: bool = False
     """A failure is reported and the plan goes on (caches, ldconfig in odd containers)."""
+    quiet: bool = False
+    """Its output is of no interest."""
 
 
 class Prove(Step, frozen=True, kw_only=True):
@@ -104,15 +126,19 @@ class Prove(Step, frozen=True, kw_only=True):
 
     folder: str
     version: str
-    rungs: Literal["files", "load", "gpu"] = "load"
+    sonames: tuple[str, ...] = ()
+    """Libraries that must be there; empty where the release's set is not known."""
+    rungs: Literal["files", "load"] = "load"
 
 
 AnyStep: TypeAlias = (
     Fetch
     | MakeFolder
     | Unpack
+    | FromIndex
     | MoveTree
     | RemoveTree
+    | RemoveFolder
     | WriteFile
     | SwitchLink
     | GuardPackages
@@ -137,7 +163,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     space_needed: dict[str, int] = {}
-    """Folder -> bytes that must be free there before anything is begun."""
+    """Folder -> bytes that must be free there before anything is begun; folders of one file
+    system add up."""
+    undoes: str = ""
+    """Receipt that a rollback takes back."""
 
     @property
     def needs_root(self) -> bool:

@@ -14,17 +14,27 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from pathlib import Path
 
-from cudnn_doctor.install.plan import AnyStep, MakeFolder, Run, SwitchLink, WriteFile
+from cudnn_doctor.install.plan import (
+    AnyStep,
+    MakeFolder,
+    RemoveFolder,
+    RemoveTree,
+    Run,
+    SwitchLink,
+    WriteFile,
+)
 
 SYSTEM = "/opt/cudnn"
 CONF = "/etc/ld.so.conf.d/cudnn-doctor.conf"
 
 
-def default() -> str:
+def default(*, as_root: bool = False) -> str:
     """``/opt/cudnn`` for root, else a folder under XDG data home."""
-    if os.geteuid() == 0:
+    if as_root or os.geteuid() == 0:
         return SYSTEM
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
     return f"{data}/cudnn"
@@ -70,17 +80,20 @@ Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -lcudnn
 
 def make_current(prefix: str, name: str, *, ldconfig: bool) -> tuple[AnyStep, ...]:
     """Steps that make one version the current one and let everybody find it."""
-    release = name.partition("-")[0]
     steps: list[AnyStep] = [
         MakeFolder(title="create the folder of modulefiles", path=f"{prefix}/modulefiles/cudnn"),
         WriteFile(
             title=f"write the environment module cudnn/{name}",
             path=f"{prefix}/modulefiles/cudnn/{name}",
-            content=_modulefile(prefix, name, release),
+            content=_modulefile(prefix, name),
         ),
         WriteFile(
             title="write env.sh for shells", path=f"{prefix}/env.sh", content=_env_script(prefix)
         ),
+    ]
+    if ldconfig:
+        steps.append(cache_is_undone())
+    steps += [
         SwitchLink(title=f"make {name} current", path=f"{prefix}/current", target=name),
         SwitchLink(title="link include", path=f"{prefix}/include", target="current/include"),
         SwitchLink(title="link lib", path=f"{prefix}/lib", target="current/lib"),
@@ -99,35 +112,92 @@ def make_current(prefix: str, name: str, *, ldconfig: bool) -> tuple[AnyStep, ..
     return tuple(steps)
 
 
+def only_changes(steps: list[AnyStep]) -> list[AnyStep]:
+    """Leave out what is so already; none at all when only loader-cache runs would be left."""
+    kept = [step for step in steps if not _is_so(step)]
+    return [] if all(isinstance(step, Run) for step in kept) else kept
+
+
+def _is_so(step: AnyStep) -> bool:
+    if isinstance(step, MakeFolder):
+        return os.path.isdir(step.path)
+    if isinstance(step, SwitchLink):
+        return os.path.islink(step.path) and os.readlink(step.path) == step.target
+    if isinstance(step, WriteFile) and os.path.isfile(step.path):
+        return Path(step.path).read_bytes() == step.content.encode()
+    return False
+
+
+def make_none_current(prefix: str, *, ldconfig: bool) -> tuple[AnyStep, ...]:
+    """Steps that take away what `make_current` made, when no version is left."""
+    steps: list[AnyStep] = [cache_is_undone()] if ldconfig else []
+    places = [f"{prefix}/{part}" for part in ("current", "include", "lib", "env.sh")]
+    steps += [RemoveTree(title=f"remove {p}", path=p) for p in places if os.path.lexists(p)]
+    if ldconfig:
+        steps += [
+            RemoveTree(title=f"remove {CONF}", path=CONF, needs_root=True),
+            refresh_cache(),
+        ]
+    for folder in (f"{prefix}/modulefiles/cudnn", f"{prefix}/modulefiles", prefix):
+        steps.append(RemoveFolder(title=f"remove {folder} if it is empty", path=folder))
+    return tuple(steps)
+
+
+def module_of(prefix: str, name: str) -> str:
+    """The environment-module file of a version."""
+    return f"{prefix}/modulefiles/cudnn/{name}"
+
+
+def loader_is_told(prefix: str) -> bool:
+    """Whether root's ld.so.conf.d is to name this prefix."""
+    return prefix == SYSTEM and os.geteuid() == 0
+
+
 def refresh_cache() -> Run:
-    """Let ldconfig read its folders anew; undone by doing it again once the rest is undone."""
+    """Let ldconfig read its folders anew."""
     return Run(title="refresh ld.so.cache", argv=("ldconfig",), needs_root=True, may_fail=True)
 
 
+def cache_is_undone() -> Run:
+    """Placed before what ldconfig will read: when all after it is undone, the cache is made anew.
+
+    ``ldconfig -p`` only prints, so that the step itself changes nothing.
+    """
+    return Run(
+        title="see what ld.so.cache holds",
+        argv=("ldconfig", "-p"),
+        undo=(("ldconfig",),),
+        quiet=True,
+        may_fail=True,
+    )
+
+
 def _env_script(prefix: str) -> str:
-    return f"""\
-# Use the cuDNN of this prefix: . {prefix}/env.sh
-export CUDNN_ROOT="{prefix}"
-export CUDNN_PATH="{prefix}"
-export CPATH="{prefix}/include${{CPATH:+:$CPATH}}"
-export LIBRARY_PATH="{prefix}/lib${{LIBRARY_PATH:+:$LIBRARY_PATH}}"
-export LD_LIBRARY_PATH="{prefix}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
-export PKG_CONFIG_PATH="{prefix}/lib/pkgconfig${{PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}}"
-export CMAKE_PREFIX_PATH="{prefix}${{CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}}"
-"""
+    lines = ["# Use the cuDNN of this prefix: source this file.", f"_cudnn={shlex.quote(prefix)}"]
+    lines += ['export CUDNN_ROOT="$_cudnn"', 'export CUDNN_PATH="$_cudnn"']
+    for variable, folder in _SEARCH:
+        lines.append(f'export {variable}="$_cudnn{folder}${{{variable}:+:${variable}}}"')
+    return "\n".join([*lines, "unset _cudnn", ""])
 
 
-def _modulefile(prefix: str, name: str, release: str) -> str:
-    folder = f"{prefix}/{name}"
-    return f"""\
-#%Module1.0
-module-whatis "NVIDIA cuDNN {release}"
-conflict cudnn
-setenv CUDNN_ROOT {folder}
-setenv CUDNN_PATH {folder}
-prepend-path CPATH {folder}/include
-prepend-path LIBRARY_PATH {folder}/lib
-prepend-path LD_LIBRARY_PATH {folder}/lib
-prepend-path PKG_CONFIG_PATH {folder}/lib/pkgconfig
-prepend-path CMAKE_PREFIX_PATH {folder}
-"""
+def _modulefile(prefix: str, name: str) -> str:
+    lines = ["#%Module1.0", f'module-whatis "NVIDIA cuDNN {name}"', "conflict cudnn"]
+    lines += [f"set root {_tcl(f'{prefix}/{name}')}"]
+    lines += ['setenv CUDNN_ROOT "$root"', 'setenv CUDNN_PATH "$root"']
+    lines += [f'prepend-path {variable} "$root{folder}"' for variable, folder in _SEARCH]
+    return "\n".join([*lines, ""])
+
+
+def _tcl(text: str) -> str:
+    """Quote for Tcl: every character that it could take for its own gets a backslash."""
+    return re.sub(r'([\\\[\]{}$"; \t])', r"\\\1", text)
+
+
+_SEARCH = (
+    ("CPATH", "/include"),
+    ("LIBRARY_PATH", "/lib"),
+    ("LD_LIBRARY_PATH", "/lib"),
+    ("PKG_CONFIG_PATH", "/lib/pkgconfig"),
+    ("CMAKE_PREFIX_PATH", ""),
+)
+"""Search paths that compilers, linkers, the loader, pkg-config and CMake read."""

@@ -23,6 +23,8 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     flavour: Literal["full", "jit"] = "full"
     platform: str = "linux-x86_64"
     reasons: tuple[str, ...] = ()
+    fresh: bool = False
+    """The plan is for another machine where nothing is installed yet (an image), run as root."""
 
     # tarball
     prefix: str | None = None

@@ -4,64 +4,117 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal, NamedTuple
 from urllib.parse import urljoin
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import fromindex
 from cudnn_doctor.install import prefix as prefixes
-from cudnn_doctor.install.plan import AnyStep, Fetch, MakeFolder, MoveTree, Plan, Prove, Unpack
+from cudnn_doctor.install.plan import (
+    AnyStep,
+    Fetch,
+    FromIndex,
+    MakeFolder,
+    MoveTree,
+    Plan,
+    Prove,
+    Unpack,
+)
 from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.state import locate
 from cudnn_doctor.install.unpack import free_space_for
-from cudnn_doctor.matrix.model import Archive, Matrix, Release
+from cudnn_doctor.matrix import query
+from cudnn_doctor.matrix.model import Archive, Matrix, Wheel
+
+
+class Source(NamedTuple):
+    """Where a version's files come from: a step that fills the staging folder."""
+
+    step: Unpack | FromIndex
+    why: str
+    space_needed: dict[str, int]
 
 
 def plan_tarball(request: InstallRequest, matrix: Matrix) -> Plan:
     """A plan that puts one version into a prefix and makes it current.
 
     Raises DoctorError (NOTHING_CHANGED) when the matrix knows no archive for the request, or the
-    version is there already.
+    place is taken by something else.
     """
-    prefix = os.path.abspath(request.prefix or prefixes.default())
+    prefix = os.path.abspath(request.prefix or prefixes.default(as_root=request.fresh))
     name = prefixes.folder_name(request.release, request.cuda)
     final, staging = f"{prefix}/{name}", f"{prefix}/.{name}.new"
-    if os.path.lexists(final):
-        raise DoctorError(
-            f"cuDNN {request.release} for CUDA {request.cuda} is installed there already",
-            where=final,
-            next_step=f"make it current with `cudnn-doctor use {name} --prefix {prefix}`, "
-            "or check its files with `cudnn-doctor repair`",
-            exit_code=ExitCode.NOTHING_CHANGED,
-        )
-    source = fetch_for(request, matrix)
-    as_root = prefix == prefixes.SYSTEM and os.geteuid() == 0
-    steps: tuple[AnyStep, ...] = (
-        MakeFolder(title=f"create {prefix}", path=prefix, needs_root=not _may_write(prefix)),
-        Unpack(
-            title=f"unpack {source.name}",
-            source=source,
-            staging=staging,
-            members="static" if request.static else "shared",
-        ),
-        MakeFolder(title="create the folder for pkg-config", path=f"{staging}/lib/pkgconfig"),
-        prefixes.pkgconfig(staging, request.release),
-        Prove(
-            title="check the files and load them", folder=f"{staging}/lib", version=request.version
-        ),
-        MoveTree(title=f"put it in place as {name}", source=staging, target=final),
-        *prefixes.make_current(prefix, name, ldconfig=as_root),
-    )
-    size = source.size or 0
+    steps: list[AnyStep] = []
+    reasons, space = list(request.reasons), {}
+    if request.fresh or not os.path.lexists(final):
+        source = source_for(request, matrix, prefix, staging)
+        steps += put_in_place(source, request, matrix, final)
+        reasons.append(source.why)
+        space = source.space_needed
+    else:
+        _check_present(final, request)
+        reasons.append(f"{final} is there already and whole")
+    told = prefix == prefixes.SYSTEM if request.fresh else prefixes.loader_is_told(prefix)
+    steps += prefixes.make_current(prefix, name, ldconfig=told)
+    if not request.fresh:
+        steps = prefixes.only_changes(steps)
     return Plan(
         action="install",
         method="tarball",
         version=request.version,
         cuda=request.cuda,
         target=prefix,
-        steps=steps,
-        reasons=request.reasons,
-        space_needed={prefix: free_space_for(size)} if size else {},
+        steps=tuple(steps),
+        reasons=tuple(reasons),
+        space_needed=space,
     )
+
+
+def _check_present(final: str, request: InstallRequest) -> None:
+    """Raise unless the version's folder is this tool's own and whole."""
+    from cudnn_doctor.install import manifest
+
+    damage = manifest.damage(Path(final))
+    if damage is None:
+        what, advice = "something else than this tool's files is there", "remove it"
+    elif damage:
+        what = f"that version is there, but damaged: {damage[0]}"
+        advice = "mend it with `cudnn-doctor repair`"
+    elif request.static and not list(Path(final).glob("lib/*.a")):
+        what = "that version is there without static libraries"
+        advice = f"remove it first with `cudnn-doctor uninstall {Path(final).name}`"
+    else:
+        return
+    raise DoctorError(
+        what,
+        where=final,
+        next_step=f"{advice}, or give another --prefix",
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )
+
+
+def put_in_place(
+    source: Source, request: InstallRequest, matrix: Matrix, final: str
+) -> list[AnyStep]:
+    """Fill the staging folder, verify it, and give it its name."""
+    prefix, staging = os.path.dirname(final), source.step.staging
+    variant = query.variant(matrix, request.release, request.cuda)
+    sonames = query.sublibraries(matrix, request.release, request.cuda, request.flavour)
+    return [
+        MakeFolder(title=f"create {prefix}", path=prefix, needs_root=not _may_write(prefix)),
+        source.step,
+        MakeFolder(title="create the folder for pkg-config", path=f"{staging}/lib/pkgconfig"),
+        prefixes.pkgconfig(staging, request.release),
+        Prove(
+            title="check the files and load them",
+            folder=f"{staging}/lib",
+            version=request.version,
+            sonames=sonames or () if variant else (),
+        ),
+        MoveTree(title=f"put it in place: {final}", source=staging, target=final),
+    ]
 
 
 def _may_write(path: str) -> bool:
@@ -71,48 +124,96 @@ def _may_write(path: str) -> bool:
     return os.access(place, os.W_OK)
 
 
-def fetch_for(request: InstallRequest, matrix: Matrix) -> Fetch:
-    """The download that the request needs, with its hash from the matrix."""
-    if request.archive is not None:
-        return _local(request.archive, request, matrix)
+def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: str) -> Source:
+    """Choose between archive and wheel: the faster of those that suffice.
+
+    Raises DoctorError (NOTHING_CHANGED) when neither is known or can be had.
+    """
     archive = archive_for(request, matrix)
+    wheel = None if request.static else _wheel_for(request, matrix)
+    if request.archive is not None:
+        return _unpacked(_local(request.archive, request, matrix), request, prefix, staging)
+    if request.source == "wheel" and wheel is None:
+        why = "wheels hold no static libraries" if request.static else "no wheel of it is known"
+        raise _nothing(f"it cannot come from a wheel: {why}", "use --source archive")
+    if wheel and (request.source == "wheel" or (request.source == "auto" and not request.mirrors)):
+        if request.mirrors:
+            return _unpacked(_from_mirrors(wheel, request), request, prefix, staging)
+        command = None if request.fresh else fromindex.installer()
+        if command:
+            return _from_index(wheel, command, prefix, staging)
+        if request.source == "wheel":
+            raise _nothing("neither uv nor pip is here", "install one, or use --source archive")
     if archive is None or archive.sha256 is None:
-        raise DoctorError(
+        raise _nothing(
             f"no archive of cuDNN {request.version} for CUDA {request.cuda} on {request.platform} "
             "is known with its SHA-256",
-            next_step="see `cudnn-doctor matrix show "
-            f"{request.release}`; run `cudnn-doctor matrix update` for newer releases, or give the "
-            "file with --archive",
-            exit_code=ExitCode.NOTHING_CHANGED,
+            f"see `cudnn-doctor matrix show {request.release}`; run `cudnn-doctor matrix update` "
+            "for newer releases, or give the file with --archive",
         )
+    return _unpacked(fetch_of(archive, request, matrix), request, prefix, staging)
+
+
+def _wheel_for(request: InstallRequest, matrix: Matrix) -> Wheel | None:
+    arch = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}.get(request.platform, "")
+    found = query.wheel_for(matrix, request.version, request.cuda, arch, request.flavour)
+    return found if found and found.sha256 else None
+
+
+def _unpacked(fetch: Fetch, request: InstallRequest, prefix: str, staging: str) -> Source:
+    size = fetch.size or 0
+    step = Unpack(
+        title=f"unpack {fetch.name}",
+        source=fetch,
+        staging=staging,
+        members="static" if request.static else "shared",
+    )
+    local = fetch.urls[0].startswith("file:")
+    needs = {prefix: free_space_for(size, static=request.static)} if size else {}
+    if size and not (locate().cache / "files" / fetch.sha256).exists():
+        needs[str(locate().cache)] = size
+    return Source(step, f"{fetch.name}, {'a local file' if local else 'downloaded'}", needs)
+
+
+def _from_index(wheel: Wheel, command: tuple[str, ...], prefix: str, staging: str) -> Source:
+    size = wheel.size or 0
+    needs = {prefix: free_space_for(size), tempfile.gettempdir(): size}
+    why = f"the wheel's contents ({wheel.file}): faster than NVIDIA's archive and as good here"
+    return Source(fromindex.step_for(wheel, staging, command), why, needs)
+
+
+def _nothing(what: str, next_step: str) -> DoctorError:
+    return DoctorError(what, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)
+
+
+def fetch_of(archive: Archive, request: InstallRequest, matrix: Matrix) -> Fetch:
+    """The download of an archive whose SHA-256 is known."""
+    name = os.path.basename(archive.path)
     base = matrix.legacy_base if archive.legacy else matrix.redist_base
-    urls = tuple(_join(mirror, archive.path) for mirror in (*request.mirrors, base))
+    mirrors = request.mirrors or (base,)
     return Fetch(
-        title=f"download {os.path.basename(archive.path)}",
-        urls=urls[:-1] if request.mirrors else urls,
-        sha256=archive.sha256,
+        title=f"download {name}",
+        urls=tuple(_join(mirror, archive.path) for mirror in mirrors),
+        sha256=archive.sha256 or "",
         size=archive.size,
-        name=os.path.basename(archive.path),
+        name=name,
+    )
+
+
+def _from_mirrors(wheel: Wheel, request: InstallRequest) -> Fetch:
+    return Fetch(
+        title=f"download {wheel.file}",
+        urls=tuple(_join(mirror, wheel.file) for mirror in request.mirrors),
+        sha256=wheel.sha256 or "",
+        size=wheel.size,
+        name=wheel.file,
     )
 
 
 def archive_for(request: InstallRequest, matrix: Matrix) -> Archive | None:
     """The archive record of the matrix that fits version, CUDA, platform and flavour."""
-    for release in matrix.releases:
-        if release.version != request.release:
-            continue
-        fitting = [a for a in release.archives if _fits(a, release, request)]
-        return max(fitting, key=lambda a: [int(n) for n in a.cuda.split(".")], default=None)
-    return None
-
-
-def _fits(archive: Archive, release: Release, request: InstallRequest) -> bool:
-    version = archive.version or release.build
-    return (
-        archive.platform == request.platform
-        and archive.flavour == request.flavour
-        and archive.cuda.split(".")[0] == request.cuda.split(".")[0]
-        and version == request.version
+    return query.archive_for(
+        matrix, request.version, request.cuda, request.platform, request.flavour
     )
 
 
@@ -123,35 +224,71 @@ def _join(mirror: str, path: str) -> str:
     return urljoin(mirror.rstrip("/") + "/", path)
 
 
-def _local(path: str, request: InstallRequest, matrix: Matrix) -> Fetch:
-    """A file that the user brought: its hash must be one that the matrix knows."""
+class Known(NamedTuple):
+    """What the matrix says about a file with a certain hash."""
+
+    version: str
+    cuda: str
+    platform: str
+    flavour: Literal["full", "jit"]
+
+
+def digest_of(path: str) -> str:
+    """SHA-256 of a file; raises DoctorError when it cannot be read."""
     try:
         with open(path, "rb") as file:
-            digest = _digest(file)
-            size = os.fstat(file.fileno()).st_size
+            return _digest(file)
     except OSError as error:
         raise DoctorError(
             f"cannot read the archive: {error.strerror}",
             where=path,
             exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
-    releases = [r for r in matrix.releases if r.version == request.release]
-    known = {archive.sha256 for release in releases for archive in release.archives}
-    known |= {wheel.sha256 for release in releases for wheel in release.wheels}
-    if digest not in known:
+
+
+def identify(path: str, matrix: Matrix) -> Known:
+    """Which release an archive or wheel is, by its hash alone.
+
+    Raises DoctorError when it is none that NVIDIA published, as far as the matrix knows.
+    """
+    digest = digest_of(path)
+    for release in matrix.releases:
+        for archive in release.archives:
+            if archive.sha256 == digest:
+                version = archive.version or release.build or release.version
+                cuda = archive.cuda.split(".")[0]
+                return Known(version, cuda, archive.platform, archive.flavour)
+        for wheel in release.wheels:
+            if wheel.sha256 == digest:
+                cuda = wheel.package.rpartition("cu")[2]
+                platform = "linux-sbsa" if wheel.arch == "aarch64" else f"linux-{wheel.arch}"
+                flavour: Literal["full", "jit"] = "jit" if "-jit-" in wheel.package else "full"
+                return Known(wheel.version.partition(".post")[0], cuda, platform, flavour)
+    raise DoctorError(
+        f"this file is no archive or wheel of cuDNN that NVIDIA published (SHA-256 {digest})",
+        where=path,
+        next_step="fetch it again with `cudnn-doctor download`; for a newer release run "
+        "`cudnn-doctor matrix update` first",
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )
+
+
+def _local(path: str, request: InstallRequest, matrix: Matrix) -> Fetch:
+    """A file that the user brought: the matrix must know it, as what the request asks for."""
+    known = identify(path, matrix)
+    if (known.version, known.cuda) != (request.version, request.cuda):
         raise DoctorError(
-            f"this file is no archive or wheel of cuDNN {request.release} that NVIDIA published "
-            f"(SHA-256 {digest})",
+            f"this is cuDNN {known.version} for CUDA {known.cuda}, not {request.version} for "
+            f"CUDA {request.cuda}",
             where=path,
-            next_step="fetch it again with `cudnn-doctor download`; for a newer release run "
-            "`cudnn-doctor matrix update` first",
+            next_step="leave --version and --cuda out, or bring the other file",
             exit_code=ExitCode.NOTHING_CHANGED,
         )
     return Fetch(
         title=f"take {os.path.basename(path)}",
         urls=(Path(path).resolve().as_uri(),),
-        sha256=digest,
-        size=size,
+        sha256=digest_of(path),
+        size=os.path.getsize(path),
         name=os.path.basename(path),
     )
 

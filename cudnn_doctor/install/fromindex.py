@@ -1,0 +1,93 @@
+"""Fill a prefix with the contents of a wheel that the user's own uv or pip fetches.
+
+So index configuration, proxies, netrc, certificates and caches are the ones that work here
+already, and a wheel is unpacked several times faster than NVIDIA's archive.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import files, manifest
+from cudnn_doctor.install.plan import FromIndex
+from cudnn_doctor.install.progress import Progress
+from cudnn_doctor.install.unpack import complete_links
+from cudnn_doctor.matrix.model import Wheel
+
+_TARGETS = {"x86_64": "x86_64-manylinux_2_28", "aarch64": "aarch64-manylinux_2_28"}
+"""uv's names; cuDNN wheels ask for glibc 2.17 to 2.28."""
+
+
+def installer() -> tuple[str, ...] | None:
+    """The command before ``install``: uv's if there is one, else a pip; None without either."""
+    if uv := shutil.which("uv"):
+        return (uv, "pip")
+    if pip := shutil.which("pip3") or shutil.which("pip"):
+        return (pip,)
+    argv = (sys.executable, "-m", "pip")
+    done = subprocess.run((*argv, "--version"), check=False, capture_output=True)
+    return argv if done.returncode == 0 else None
+
+
+def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
+    """The step that puts a wheel's contents into ``staging``, whatever this machine's own
+    architecture and Python are."""
+    argv = [*command, "install", "--target", f"{staging}.index", "--no-deps", "--require-hashes"]
+    if command[-2:] == ("uv", "pip") or command[0].endswith("/uv"):
+        argv += ["--python-platform", _TARGETS.get(wheel.arch, wheel.arch), "--no-build"]
+        argv += ["--python", sys.executable]
+    else:
+        tag = wheel.file.removesuffix(".whl").split("-")[-1]
+        argv += [f"--platform={one}" for one in tag.split(".")]
+        argv += ["--only-binary=:all:", "--disable-pip-version-check", "--no-compile"]
+    return FromIndex(
+        title=f"fetch {wheel.package} {wheel.version} with {os.path.basename(command[0])}",
+        argv=(*argv, "-r", "/dev/stdin"),
+        requirement=f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}",
+        staging=staging,
+    )
+
+
+def fill(step: FromIndex, progress: Progress) -> None:
+    """Do the step; raises DoctorError (NOTHING_CHANGED) with what the program said."""
+    done = subprocess.run(
+        step.argv,
+        input=f"{step.requirement}\n".encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    )
+    output = done.stdout.decode("utf-8", "replace").strip()
+    if done.returncode:
+        tail = "\n".join(output.splitlines()[-15:])
+        raise DoctorError(
+            f"{os.path.basename(step.argv[0])} could not fetch the wheel:\n{tail}",
+            where=step.requirement.split()[0],
+            next_step="mend its index, proxy or certificates; or use --source archive",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    progress.say(output)
+    try:
+        _lay_out(Path(f"{step.staging}.index"), Path(step.staging))
+    except OSError as error:
+        raise files.failed("cannot lay out the wheel's files", step.staging, error) from error
+
+
+def _lay_out(index: Path, staging: Path) -> None:
+    staging.mkdir(mode=0o755)
+    for name in ("include", "lib"):
+        (index / "nvidia/cudnn" / name).rename(staging / name)
+    for stray in ("__init__.py", "__pycache__"):
+        for name in ("include", "lib"):
+            files.discard(str(staging / name / stray))
+    for licence in sorted(index.glob("*.dist-info/**/License.txt"))[:1]:
+        licence.rename(staging / "LICENSE")
+    complete_links(staging / "lib")
+    manifest.write(staging)
+    shutil.rmtree(index)
