@@ -13,6 +13,8 @@ Field = tuple[str | int, ...]
 """Path of a value: ``("releases", 3, "variants", 0, "driver")``."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MALFORMED = (ValueError, AttributeError, KeyError, TypeError, OverflowError)
+"""What PyYAML's constructors raise for scalars that do not fit their tag."""
 _VOID = re.compile(r"\s*(#.*)?")
 _STEP = re.compile(r"\.([\w-]+)|\[(\d+)\]")
 _NEXT = "correct the file, then run: cudnn-doctor matrix validate FILE"
@@ -35,7 +37,7 @@ class Document:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
             raise BadInput(f"{name}:{line}: not YAML: {error.problem}", next_step=_NEXT) from error
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, RecursionError, *_MALFORMED) as error:
             summary = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise BadInput(f"{name}: not YAML: {summary}", next_step=_NEXT) from error
 
@@ -63,7 +65,8 @@ class Document:
             node = found[0]
         if node is None:
             return None
-        last = node.end_mark.line + (1 if node.end_mark.column else 0)
+        block = isinstance(node, yaml.CollectionNode) and not node.flow_style
+        last = node.end_mark.line + (0 if block else 1)  # a block ends where the next token begins
         while last > node.start_mark.line + 1 and _VOID.fullmatch(self.lines[last - 1]):
             last -= 1
         return node.start_mark.line + 1, last, node.start_mark.column
