@@ -207,7 +207,7 @@ def _run(step: Run, progress: Progress) -> None:
     try:
         done = subprocess.run(
             step.argv,
-            stdin=subprocess.DEVNULL,
+            input=step.stdin.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "LC_ALL": "C", **step.environ},

@@ -209,6 +209,8 @@ def inverse(step: AnyStep, saved: Path) -> list[AnyStep]:
         return [RemoveFolder(title=f"remove {p} if it is empty", path=p) for p in made if p]
     if isinstance(step, MoveTree):
         return [RemoveTree(title=f"remove {step.target}", path=step.target)]
+    if isinstance(step, Run) and step.rollback:
+        return [*step.rollback]
     if isinstance(step, Run):
         return [
             Run(title=" ".join(argv), argv=argv, environ=step.environ, may_fail=step.may_fail)

@@ -112,8 +112,12 @@ class Run(Step, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     environ: dict[str, str] = {}
+    stdin: str = ""
+    """Text given on its standard input."""
     undo: tuple[tuple[str, ...], ...] = ()
     """Programs that take it back, in order; run also when the step was only begun."""
+    rollback: tuple[GuardPackages | Run, ...] = ()
+    """Steps that take it back after the commit, where they are not those of ``undo``."""
     retry_safe: bool = False
     may_fail: bool = False
     """A failure is reported and the plan goes on (caches, ldconfig in odd containers)."""
