@@ -22,10 +22,10 @@ def shipped(context: Context, copy: CudnnCopy) -> frozenset[str] | None:
 
 def lacking(context: Context, copy: CudnnCopy) -> tuple[str, ...]:
     """Libraries that the copy should have and has not."""
-    if copy.lacks and copy.lacks != ("*",):
-        return copy.lacks
     names = shipped(context, copy)
-    if not names or not copy.files or copy.private:
+    if copy.lacks:
+        return tuple(name for name in copy.lacks if name != "*" and (not names or name in names))
+    if not names or not copy.files or copy.private or context.machine.partial:
         return ()
     return tuple(sorted(names - {_soname(file) for file in copy.files}))
 

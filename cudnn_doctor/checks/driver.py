@@ -163,7 +163,7 @@ def driver_too_old(context: Context) -> Iterator[Finding]:
         raise Skip("the driver's version is not known")
     seen: set[str] = set()
     for label, cuda, subject in _built_for(context):
-        floor = driver_floor(context, cuda)
+        floor = driver_floor(context, cuda) or _by_cuda(context, cuda)
         if not floor or have >= numbers(floor) or label in seen or _compat_in_use(context):
             continue
         seen.add(label)
@@ -206,7 +206,17 @@ def _built_for(context: Context) -> Iterator[tuple[str, str, str]]:
 def driver_floor(context: Context, cuda: str) -> str | None:
     """Lowest driver for a CUDA version: of exactly that minor where known, else of its major."""
     row = query.driver_floor(context.matrix, cuda)
-    return row.driver if row else None
+    return row.driver if row else query.toolkit_driver(context.matrix, cuda)
+
+
+def _by_cuda(context: Context, cuda: str) -> str | None:
+    """Before CUDA 11 there was no minor-version compatibility: the driver's CUDA is the limit."""
+    told = numbers(context.machine.driver.cuda)
+    branches = [b for b in context.matrix.driver_branches if b.cuda]
+    fitting = [b.branch for b in branches if numbers(b.cuda) >= numbers(cuda)]
+    if numbers(cuda) >= (11,) or not told or told >= numbers(cuda) or not fitting:
+        return None
+    return min(fitting, key=numbers)
 
 
 def _compat_in_use(context: Context) -> bool:

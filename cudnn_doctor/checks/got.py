@@ -40,10 +40,12 @@ class Got:
 
     @property
     def found(self) -> bool:
-        """Whether it gets any cuDNN."""
-        if self.copy is not None:
-            return True
-        return bool(self.plan and self.plan.shim and self.plan.shim.path)
+        """Whether it gets a cuDNN: a shim, and any of the parts that hold the work."""
+        if self.plan is None:
+            return self.copy is not None
+        parts = self.plan.sublibraries
+        shim = self.plan.shim
+        return bool(shim and shim.path) and (not parts or any(part.path for part in parts))
 
     @property
     def built(self) -> str | None:
@@ -71,7 +73,6 @@ def others_got(context: Context) -> tuple[Got, ...]:
             ),
             plan,
             None,
-            plan.consumer.major,
         )
         for plan in context.plans
         if plan.consumer.name in (PLAIN, BY_PATH) and plan.shim and plan.shim.path
@@ -86,33 +87,55 @@ def _got(context: Context, framework: Framework) -> Got | None:
         return None
     if SCHEMES.get(scheme) is not None and SCHEMES[scheme].uses_cudnn is False:
         return None
-    major = plan.consumer.major if plan else None
-    if major is None:
-        built = parse(framework.cudnn_built)
-        major = built.major if built else (need.cudnn_major if need else None)
     if context.machine.partial:
-        copy, via = _guess(context, scheme, major, framework)
+        major = _told_major(context, framework, need, plan)
+        copy, via = _guess(context, scheme, major)
         known = context.machine.copies is not None
-        return Got(framework, plan, need, major, copy, copy.version if copy else None, via, known)
+        return Got(framework, None, need, major, copy, copy.version if copy else None, via, known)
     if plan is None or plan.uses_cudnn is None or scheme.startswith("inherits"):
         return None
-    return _from_plan(context, framework, plan, need, major)
+    return _from_plan(context, framework, plan, need)
+
+
+def _told_major(
+    context: Context, framework: Framework, need: FrameworkNeed | None, plan: LoadPlan | None
+) -> int | None:
+    """The major that a described framework wants: its build, the matrix, else its version's era."""
+    built = parse(framework.cudnn_built)
+    if built is not None:
+        return built.major
+    if need is not None and need.cudnn_major is not None:
+        return need.cudnn_major
+    if plan is None or plan.consumer.scheme.startswith("jax"):
+        return None
+    major = plan.consumer.major
+    have = {copy.major for copy in context.machine.copies or () if copy.major}
+    older = bool(have) and major == 8 and max(have) < 8
+    return None if older else major
 
 
 def _from_plan(
-    context: Context,
-    framework: Framework,
-    plan: LoadPlan,
-    need: FrameworkNeed | None,
-    major: int | None,
+    context: Context, framework: Framework, plan: LoadPlan, need: FrameworkNeed | None
 ) -> Got:
+    """The simulation's answer: the version is that of the part that answers cudnnGetVersion."""
     shim = plan.shim
-    folder = plan.folder or (folder_of(shim.path) if shim and shim.path else None)
-    copy = context.copy_at(folder)
-    version = (shim.version if shim else None) or (copy.version if copy else None)
-    return Got(
-        framework, plan, need, major, copy, version, shim.via if shim else "unknown", plan.certain
-    )
+    speaking = [part for part in plan.sublibraries if _stem(part.name) in _SPEAKING]
+    speaker = speaking[0] if speaking and speaking[0].path else shim
+    copy = context.copy_at(plan.folder)
+    if speaker is not None and speaker.path and (copy is None or copy.private):
+        copy = context.copy_at(folder_of(speaker.path)) or copy
+    version = (speaker.version if speaker else None) or (copy.version if copy else None)
+    major = plan.consumer.major or (need.cudnn_major if need else None)
+    via = shim.via if shim else "unknown"
+    return Got(framework, plan, need, major, copy, version, via, plan.certain)
+
+
+_SPEAKING = ("libcudnn_graph", "libcudnn_ops_infer")
+"""The parts whose version cudnnGetVersion tells, in cuDNN 9 and 8."""
+
+
+def _stem(name: str) -> str:
+    return name.partition(".so")[0]
 
 
 def _plan_of(context: Context, framework: Framework) -> LoadPlan | None:
@@ -128,16 +151,14 @@ def _scheme(framework: Framework, need: FrameworkNeed | None) -> str:
     return need.loader if need and scheme == "unknown" else scheme
 
 
-def _guess(
-    context: Context, scheme: str, major: int | None, framework: Framework
-) -> tuple[CudnnCopy | None, str]:
+def _guess(context: Context, scheme: str, major: int | None) -> tuple[CudnnCopy | None, str]:
     """The copy that the usual way of such a framework finds among the copies of a description."""
     copies = [
         copy
         for copy in context.machine.copies or ()
         if (major is None or copy.major in (None, major)) and copy.lacks != ("*",)
     ]
-    own = ("wheel", "bundled", "conda", "")
+    own = ("wheel", "bundled", "conda")
     order: tuple[str, ...]
     if scheme.startswith(("torch", "jax-preload", "inherits-torch")):
         order = (*own, "ld_library_path", "system")
@@ -147,7 +168,7 @@ def _guess(
         order = ("ld_library_path", "system", *own)
     else:
         order = ("ld_library_path", "system", "conda")
-    for way in order:
+    for way in (*order, ""):
         for copy in copies:
             if place(context, copy) == way:
                 return copy, way

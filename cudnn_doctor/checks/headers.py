@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudnn_doctor.checks.context import Context, file_of, folder_of, same_release
+import msgspec
+
+from cudnn_doctor.checks.context import Context, file_of, folder_of, parse, same_release
 from cudnn_doctor.checks.files import restore
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.checks.registry import Skip, rule
@@ -65,6 +67,25 @@ def _mismatch(context: Context, header: Header, copy: CudnnCopy) -> Finding:
         " library by it: the build or the first call fails.",
         remedies=(restore(context, copy.folder),),
     )
+
+
+@rule("header-library-mismatch", "cudnn")
+def header_elsewhere(context: Context) -> Iterator[Finding]:
+    """The active conda environment has a cuDNN without headers, and others' are found instead."""
+    headers = [h for h in context.machine.headers if parse(h.version)]
+    for environment in context.machine.environments:
+        if environment.kind != "conda" or not environment.active:
+            continue
+        own = [h for h in headers if h.path.startswith(f"{environment.prefix}/")]
+        for copy in context.copies:
+            version = parse(copy.version)
+            inside = copy.kind == "conda" and copy.environment == environment.prefix
+            if not inside or own or version is None or not headers:
+                continue
+            found = parse(headers[0].version)
+            if found is not None and found.major != version.major:
+                mismatch = _mismatch(context, headers[0], copy)
+                yield msgspec.structs.replace(mismatch, severity="warning")
 
 
 @rule("dev-headers-wrong-path", "cudnn")

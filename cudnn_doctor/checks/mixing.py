@@ -194,3 +194,38 @@ def _mixed(context: Context, got: Got, base: str, strays: list[Load]) -> Finding
             *((remedies.with_folder(context, own),) if own else ()),
         ),
     )
+
+
+@rule("mixed-cudnn-copies", "frameworks")
+def two_in_one_process(context: Context) -> Iterator[Finding]:
+    """CTranslate2 would get another release than torch in the same environment.
+
+    Programs such as whisperX load both into one process: which copy a name resolves to then
+    depends on who came first.
+    """
+    answers = all_got(context)
+    for host in (got for got in answers if got.framework.name == "torch" and got.version):
+        for guest in answers:
+            together = guest.framework.name == "ctranslate2" and guest.subject == host.subject
+            if not together or same_release(guest.version, host.version) is not False:
+                continue
+            own = host.copy.folder if host.copy else ""
+            yield Finding(
+                id="mixed-cudnn-copies",
+                severity="warning",
+                title=f"{guest.label} gets cuDNN {guest.version}, torch beside it {host.version}",
+                culprit=guest.copy.folder if guest.copy else guest.label,
+                subject=guest.subject,
+                seen=tuple(
+                    Evidence(
+                        what=f"{got.label}: cuDNN {got.version}",
+                        where=got.copy.folder if got.copy else "",
+                        how=got.via,
+                    )
+                    for got in (host, guest)
+                ),
+                why="in one process (whisperX) parts of both get mapped, and a call from one into"
+                " the other's libraries ends in a segmentation fault.",
+                remedies=(remedies.with_folder(context, own),) if own else (),
+                avoid=("one more copy of cuDNN",),
+            )

@@ -31,10 +31,10 @@ RULE_MODULES = (
     "copies",
     "wheels",
     "headers",
-    "releases",
     "loading",
     "mixing",
     "frameworks",
+    "releases",
     "packages",
 )
 

@@ -21,12 +21,12 @@ _BY_KIND = {
 _IDS = tuple(dict.fromkeys(_BY_KIND.values()))
 
 
-@rule(_IDS[0], "cudnn", also=(*_IDS[1:], "known-nondeterminism"))
+@rule(_IDS[0], "frameworks", also=(*_IDS[1:], "known-nondeterminism"))
 def known_issues(context: Context) -> Iterator[Finding]:
     """The cuDNN in use has a known fault that concerns this GPU and framework.
 
     A note, since the fault meets only some operations; a warning where the matrix says that the
-    release is to be avoided, or names this very framework.
+    release is to be avoided, or names this very release of the framework.
     """
     reported: set[tuple[str, str]] = set()
     for got in all_got(context):
@@ -62,7 +62,8 @@ def _names(package: str, name: str, version: str) -> bool:
 
 
 def _finding(issue: Issue, id: str, user: str, subject: str, release: str) -> Finding:
-    severity: Severity = "warning" if issue.avoid or issue.packages else "info"
+    named = any(char in package for package in issue.packages for char in "=<>~")
+    severity: Severity = "warning" if issue.avoid or named else "info"
     fixed = f"fixed in {issue.fixed_in}" if issue.fixed_in else "no fixed release is known"
     found: list[Remedy] = []
     if issue.fixed_in:
