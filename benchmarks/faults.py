@@ -265,6 +265,7 @@ def flattened(lab: Lab, env: Path) -> dict[str, str]:
 
 
 INCOMPLETE = ("cudnn-install-incomplete", "wheel-files-missing")
+DAMAGED = ("cudnn-file-damaged", "cudnn-wrong-architecture", "download-corrupt")
 FOREIGN = ("ld-library-path-shadow", "mixed-cudnn-copies")
 FAULTS = (
     Fault("1 a sublibrary missing", "cu12", missing, INCOMPLETE),
@@ -273,8 +274,8 @@ FAULTS = (
     Fault(
         "4 stray tensor_ir, fatal to 9.20", "cu13-920", stray, (*FOREIGN, "cudnn-wheel-incomplete")
     ),
-    Fault("5 a truncated file", "cu12", truncated, (*INCOMPLETE, "download-corrupt")),
-    Fault("6 a file of the wrong architecture", "cu12", wrong_arch, INCOMPLETE),
+    Fault("5 a truncated file", "cu12", truncated, DAMAGED),
+    Fault("6 a file of the wrong architecture", "cu12", wrong_arch, DAMAGED),
     Fault("7 two wheels over one folder", "cu12", clobbered, ("cudnn-wheel-clobbered",)),
     Fault(
         "8a cuBLAS unreachable",
@@ -299,7 +300,7 @@ FAULTS = (
         "11 dangling link on LD_LIBRARY_PATH",
         "cu12",
         dangling,
-        ("cudnn-install-incomplete", "cudnn-fake-symlink", "ld-library-path-shadow"),
+        ("cudnn-dangling-link", "cudnn-install-incomplete"),
     ),
     Fault(
         "12 no cuDNN where one is needed",
