@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cudnn_doctor.errors import BadInput
-from cudnn_doctor.matrix.model import SCHEMA, Matrix
+from cudnn_doctor.matrix.model import SCHEMA, Matrix, Source
 
 if TYPE_CHECKING:
     from cudnn_doctor.matrix.source import Document, Field
@@ -108,15 +108,30 @@ def _parse(text: bytes, name: str) -> tuple[Document, Matrix]:
     try:
         return document, msgspec.convert(document.data, type=Matrix)
     except msgspec.ValidationError as error:
-        field, message = _explain(str(error))
+        field, message = _explain(str(error), document.data)
         raise document.error(field, message) from error
 
 
-def _explain(text: str) -> tuple[Field, str]:
-    """Field and wording of msgspec's message."""
+def _explain(text: str, data: Any) -> tuple[Field, str]:
+    """Field and wording of msgspec's message; it leaves the key of a table out (``[...]``)."""
     from cudnn_doctor.matrix.source import parse_path
 
     what, _, path = text.partition(" - at `")
-    field = parse_path(path.removeprefix("key in ").rstrip("`"))
+    before, table, after = path.removeprefix("key in ").rstrip("`").partition("[...]")
+    field = parse_path(before)
+    if table:
+        field = (*field, _wrong_key(data, field), *parse_path("$" + after))
     hint = " (quote it)" if what.startswith("Expected `str") and what.endswith(_BARE) else ""
     return field, what[:1].lower() + what[1:] + hint
+
+
+def _wrong_key(data: Any, field: Field) -> str:
+    """The first key of a table whose value is not of the table's type."""
+    for step in field:
+        data = data[step]
+    for key, value in data.items():
+        try:
+            msgspec.convert(value, type=Source if field == ("sources",) else str)
+        except msgspec.ValidationError:
+            return str(key)
+    return ""
