@@ -10,85 +10,25 @@ answer says which driver it needs.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.matrix.candidates import Candidate, candidates
-from cudnn_doctor.matrix.conflict import allowed, relaxations, smallest_conflict
+from cudnn_doctor.matrix.conflict import relaxations, smallest_conflict
 from cudnn_doctor.matrix.constraints import constraints
 from cudnn_doctor.matrix.frameworks import find_builds, records_of
 from cudnn_doctor.matrix.gpus import is_blackwell
-from cudnn_doctor.matrix.machine_constraints import driver_floor
+from cudnn_doctor.matrix.judgement import Judgement
+from cudnn_doctor.matrix.machine_constraints import DriverConstraint, driver_floor
 from cudnn_doctor.matrix.model import Matrix
-from cudnn_doctor.matrix.packages import ArchiveAnswer, ways
+from cudnn_doctor.matrix.packages import ways
 from cudnn_doctor.matrix.query import gpu_by_cc
+from cudnn_doctor.matrix.resolution import Conflict, Reason, Relaxation, Resolution, RuledOut
 from cudnn_doctor.matrix.specs import version_key
-from cudnn_doctor.matrix.target import Target
-from cudnn_doctor.matrix.verdict import Constraint, Verdict
-from cudnn_doctor.matrix.wish_constraints import (
-    FrameworkConstraint,
-    SoundConstraint,
-    VersionConstraint,
-)
+from cudnn_doctor.matrix.target import FrameworkRequest, Target
+from cudnn_doctor.matrix.wish_constraints import FrameworkConstraint
 
-
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """What one constraint said."""
-
-    constraint: str
-    why: str
-
-
-class RuledOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A release newer than the answer and what ruled it out."""
-
-    version: str
-    cuda: str
-    by: tuple[Reason, ...]
-
-
-class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer."""
-
-    version: str
-    build: str
-    cuda: str
-    """CUDA major."""
-    flavour: str
-    certain: bool
-    """False when something that the target demands is not known of this release."""
-    driver: str | None
-    """Lowest driver that it needs."""
-    packages: dict[str, list[str]]
-    archive: ArchiveAnswer | None
-    commands: dict[str, list[str]]
-    reasons: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    newer: tuple[RuledOut, ...] = ()
-    """Newest first."""
-
-
-class Relaxation(msgspec.Struct, frozen=True, kw_only=True):
-    """Constraints to lift together, and the answer that this would give."""
-
-    constraints: tuple[str, ...]
-    how: tuple[str, ...]
-    version: str
-    build: str
-    cuda: str
-
-
-class Conflict(msgspec.Struct, frozen=True, kw_only=True):
-    """No answer: the smallest set of constraints that clash, and what lifting them would give."""
-
-    constraints: tuple[str, ...]
-    why: tuple[Reason, ...]
-    relax: tuple[Relaxation, ...]
-    notes: tuple[str, ...] = ()
+__all__ = ["Conflict", "Resolution", "resolve"]
 
 
 def resolve(target: Target, matrix: Matrix) -> Resolution | Conflict:
@@ -103,55 +43,30 @@ class _Resolver:
     def __init__(self, target: Target, matrix: Matrix) -> None:
         self.target = target
         self.matrix = matrix
-        self.frameworks, self.notes = _frameworks(target, matrix)
-        self.constraints: dict[str, Constraint] = {
-            c.name: c for c in constraints(target, matrix, self.frameworks)
-        }
+        frameworks, self.notes = _frameworks(target, matrix)
         self.candidates = candidates(matrix)
-        self.verdicts: dict[str, list[Verdict]] = {
-            name: [constraint.judge(candidate) for candidate in self.candidates]
-            for name, constraint in self.constraints.items()
-        }
-        self.everything = (1 << len(self.candidates)) - 1
-        self.masks = {
-            name: sum(1 << i for i, verdict in enumerate(row) if verdict.state != "out")
-            for name, row in self.verdicts.items()
-        }
+        self.judged = Judgement(self.candidates, constraints(target, matrix, frameworks))
 
     def run(self) -> Resolution | Conflict:
-        left = allowed(self.masks, list(self.masks), self.everything)
-        return self._resolution(left) if left else self._conflict()
+        best = self.judged.best()
+        return self._conflict() if best is None else self._resolution(best)
 
-    def best(self, left: int) -> int:
-        """Index of the best candidate of a bit set."""
-        return max(_bits(left), key=lambda index: (self._rank(index), -index))
-
-    def _rank(self, index: int) -> tuple[Any, ...]:
-        candidate = self.candidates[index]
-        chosen = (c.chosen(candidate) for c in self.frameworks)
-        # A lifted framework constraint chooses nothing: it ranks last.
-        suits = tuple(-position if position is not None else -999 for position in chosen)
-        return not self._unknowns(index), suits, candidate.age
-
-    def _unknowns(self, index: int) -> list[str]:
-        return [name for name, row in self.verdicts.items() if row[index].state == "unknown"]
-
-    def _resolution(self, left: int) -> Resolution:
-        best = self.best(left)
-        chosen = self.candidates[best]
-        same = [i for i in _bits(left) if self.candidates[i].group == chosen.group]
-        same.sort(key=lambda index: (len(self._unknowns(index)), index != best, index))
+    def _resolution(self, best: int) -> Resolution:
+        chosen, judged = self.candidates[best], self.judged
+        same = [i for i in judged.left() if self.candidates[i].group == chosen.group]
+        same.sort(key=lambda index: (len(judged.unknowns(index)), index != best, index))
         found = ways((self.candidates[index] for index in same), self.matrix)
         return Resolution(
             version=chosen.release.version,
             build=chosen.build,
             cuda=chosen.cuda,
             flavour=chosen.flavour,
-            certain=not self._unknowns(best),
+            certain=not judged.unknowns(best),
             driver=self._driver(chosen),
             packages=found.packages,
             archive=found.archive,
             commands=found.commands,
+            frameworks={c.request.text: c.build_for(chosen) for c in judged.frameworks},
             reasons=tuple(self._reasons(best)),
             notes=(*self.target.notes, *self.notes, *self._advice(best)),
             newer=tuple(self._newer(chosen)),
@@ -162,7 +77,7 @@ class _Resolver:
         return driver_floor(candidate, self.matrix, blackwell=blackwell)
 
     def _reasons(self, best: int) -> Iterable[str]:
-        for name, row in self.verdicts.items():
+        for name, row in self.judged.rows.items():
             verdict = row[best]
             if verdict.why:
                 prefix = "not known: " if verdict.state == "unknown" else ""
@@ -189,7 +104,7 @@ class _Resolver:
             last = model.last_driver_branch if model else None
             if last and version_key(target.driver)[:1] > version_key(last):
                 yield f"{gpu.label}: driver branch {last} is the last that drives it"
-        if unknown := self._unknowns(best):
+        if unknown := self.judged.unknowns(best):
             yield f"no release is known to satisfy {', '.join(unknown)}; verify it after installing"
 
     def _newer(self, chosen: Candidate) -> Iterable[RuledOut]:
@@ -211,76 +126,77 @@ class _Resolver:
         """
         out = {
             name: [i for i in members if row[i].state == "out"]
-            for name, row in self.verdicts.items()
+            for name, row in self.judged.rows.items()
         }
         whole = [name for name, hit in out.items() if len(hit) == len(members)]
         some = whole or [name for name, hit in out.items() if hit]
         open_members = [i for i in members if all(i not in hit for hit in out.values())]
         if open_members:
-            for name in self._unknowns(open_members[0]):
-                why = self.verdicts[name][open_members[0]].why
+            for name in self.judged.unknowns(open_members[0]):
+                why = self.judged.rows[name][open_members[0]].why
                 yield Reason(constraint=name, why=f"not known: {why}")
-            if not self._unknowns(open_members[0]):
-                for c in self.frameworks:
+            if not self.judged.unknowns(open_members[0]):
+                for c in self.judged.frameworks:
                     yield Reason(constraint=c.name, why="suits an older framework build only")
             return
         for name in some:
-            yield Reason(constraint=name, why=self.verdicts[name][out[name][0]].why)
+            yield Reason(constraint=name, why=self.judged.rows[name][out[name][0]].why)
 
     def _conflict(self) -> Conflict:
-        names = smallest_conflict(self.masks, self.everything)
+        masks, everything = self.judged.masks, self.judged.everything
+        names = smallest_conflict(masks, everything)
+        found = (self._relaxation(lifted) for lifted, _ in relaxations(masks, everything))
+        options = [option for option in found if option is not None]
+        options.sort(
+            key=lambda option: (version_key(option.build), option.cuda, option.constraints),
+            reverse=True,
+        )
         return Conflict(
             constraints=names,
             why=tuple(Reason(constraint=name, why=self._typical(name)) for name in names),
-            relax=tuple(self._relaxation(lifted, left) for lifted, left in self._lifts()),
+            relax=tuple(options),
             notes=(*self.target.notes, *self.notes),
         )
 
-    def _lifts(self) -> list[tuple[tuple[str, ...], int]]:
-        found = [
-            (lifted, sound)
-            for lifted, left in relaxations(self.masks, self.everything)
-            if (sound := self._still_sound(left, lifted))
-        ]
-        found.sort(key=lambda pair: (self._rank(self.best(pair[1])), pair[0]), reverse=True)
-        return found
-
-    def _still_sound(self, left: int, lifted: tuple[str, ...]) -> int:
-        """Drop faulty releases that only a lifted constraint had asked for by number."""
-        rest = [c for name, c in self.constraints.items() if name not in lifted]
-        sound = next((c for c in rest if isinstance(c, SoundConstraint)), None)
-        if sound is None:
-            return left
-        asked = dataclasses.replace(
-            sound,
-            version=sound.version if any(isinstance(c, VersionConstraint) for c in rest) else None,
-            frameworks=tuple(c for c in rest if isinstance(c, FrameworkConstraint)),
-        )
-        good = [i for i in _bits(left) if asked.judge(self.candidates[i]).state != "out"]
-        return sum(1 << i for i in good)
-
     def _typical(self, name: str) -> str:
         """Why the constraint rules out the newest of the releases that it rules out."""
-        row = self.verdicts[name]
+        row = self.judged.rows[name]
         out = [i for i, verdict in enumerate(row) if verdict.state == "out"]
         return row[max(out, key=lambda i: (self.candidates[i].age, -i))].why if out else ""
 
-    def _relaxation(self, lifted: tuple[str, ...], left: int) -> Relaxation:
-        answer = self.candidates[self.best(left)]
+    def _relaxation(self, lifted: tuple[str, ...]) -> Relaxation | None:
+        """What lifting gives; of a framework another version is taken before none at all."""
+        loose = self._any_version(lifted)
+        judged = self.judged.without(lifted, *loose)
+        best = judged.best()
+        if best is None and loose:
+            loose, judged = (), self.judged.without(lifted)
+            best = judged.best()
+        if best is None:
+            return None
+        answer = self.candidates[best]
+        others = {c.request.name: c.build_for(answer) for c in loose}
         return Relaxation(
             constraints=lifted,
-            how=tuple(self.constraints[name].relax for name in lifted),
+            how=tuple(self._how(name, answer, others) for name in lifted),
             version=answer.release.version,
             build=answer.build,
             cuda=answer.cuda,
         )
 
+    def _any_version(self, lifted: tuple[str, ...]) -> tuple[FrameworkConstraint, ...]:
+        asked = [c.request for c in self.judged.frameworks if c.name in lifted]
+        loose = [FrameworkRequest(text=r.name, name=r.name, extras=r.extras) for r in asked]
+        found = ((r, find_builds(r, self.target, self.matrix)) for r in loose)
+        return tuple(FrameworkConstraint(request, builds) for request, builds in found if builds)
 
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+    def _how(self, name: str, answer: Candidate, others: dict[str, str]) -> str:
+        constraint = self.judged.constraints[name]
+        if isinstance(constraint, FrameworkConstraint) and constraint.request.name in others:
+            return f"use {others[constraint.request.name]}"
+        if isinstance(constraint, DriverConstraint) and (floor := self._driver(answer)):
+            return constraint.relax.replace("the driver", f"the driver to {floor} or newer", 1)
+        return constraint.relax
 
 
 def _frameworks(

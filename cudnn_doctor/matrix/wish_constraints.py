@@ -68,6 +68,11 @@ class FrameworkConstraint:
             "ok", f"{build.label} {build.cudnn_from} cuDNN {build.cudnn}{own} ({build.how})"
         )
 
+    def build_for(self, candidate: Candidate) -> str:
+        """Label of that build, empty when none accepts it."""
+        best = self.chosen(candidate)
+        return self.builds[best].label if best is not None else ""
+
     def chosen(self, candidate: Candidate) -> int | None:
         """Index of the best build that accepts it."""
         return next(

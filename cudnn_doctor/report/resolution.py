@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cudnn_doctor import __version__
-from cudnn_doctor.matrix.resolver import Conflict, Resolution
+from cudnn_doctor.matrix.resolution import Conflict, Resolution
 
 SCHEMA = 1
 _WIDTH = 80
