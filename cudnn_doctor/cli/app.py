@@ -7,7 +7,7 @@ import sys
 import typer
 
 from cudnn_doctor import __version__
-from cudnn_doctor.cli import check, matrix, resolve
+from cudnn_doctor.cli import check, matrix, resolve, verify, which
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(
@@ -39,6 +39,8 @@ def _root(
 
 app.command(epilog=check.EPILOG)(check.check)
 app.command(epilog=resolve.EPILOG)(resolve.resolve)
+app.command(epilog=which.EPILOG)(which.which)
+app.command(epilog=verify.EPILOG)(verify.verify)
 app.add_typer(matrix.app, name="matrix")
 
 

@@ -282,7 +282,7 @@ def work(job: Job, report: Reporter) -> None:
     for rung, steps in rungs.items():
         if rung in job.rungs and not _do(session, rung, steps()):
             break
-    report.step("mapped", "mapped files", lambda: _mapped(job, report))
+    report.step("convolve", "mapped files", lambda: _mapped(job, report))
 
 
 def _do(session: Session, rung: str, steps: Iterable[Any]) -> bool:

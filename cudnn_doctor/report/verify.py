@@ -1,0 +1,158 @@
+"""Verdicts of ``verify`` as text (80 columns) and as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from cudnn_doctor import __version__
+from cudnn_doctor.report.style import Style
+from cudnn_doctor.verify.model import Death, Rung, StepResult, Verdict
+
+SCHEMA = 1
+_WIDTH = 80
+_SIGN = {"pass": ("ok", "green"), "fail": ("error", "red"), "skip": ("skip", "dim")}
+_TITLES = {
+    "files": "files",
+    "load": "load",
+    "initialise": "initialise",
+    "convolve": "convolve",
+    "library": "the rest of the library",
+    "speed": "speed",
+}
+
+
+def as_json(verdicts: Sequence[Verdict]) -> bytes:
+    """The report as one JSON document."""
+    plain = msgspec.to_builtins(verdicts)
+    for verdict, tree in zip(verdicts, plain, strict=True):
+        tree["failed"] = verdict.failed
+    document = {"schema": SCHEMA, "tool": __version__, "verdicts": plain}
+    return msgspec.json.format(msgspec.json.encode(document))
+
+
+def as_text(verdicts: Sequence[Verdict], style: Style, *, verbose: bool = False) -> str:
+    """One block a copy and GPU, then the comparison where two copies did the same work."""
+    blocks = ["\n".join(_verdict(v, style, verbose)) for v in verdicts]
+    if len({v.copy.folder for v in verdicts}) == 2 and len(verdicts) == 2:
+        blocks.append("\n".join(_comparison(verdicts[0], verdicts[1])))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _verdict(verdict: Verdict, style: Style, verbose: bool) -> Iterable[str]:
+    copy = verdict.copy
+    about = f"cuDNN {copy.version or '?'} in {copy.folder}"
+    yield style.paint(about, "bold")
+    yield f"  on {verdict.gpu}, seed {verdict.seed}, {verdict.seconds:.1f} s" + (
+        f" ({copy.label})" if copy.label else ""
+    )
+    for rung in verdict.rungs:
+        yield _rung(rung, style)
+        for step in verdict.steps:
+            if step.rung == rung.name and (verbose or step.status == "fail"):
+                yield from _step(step, style)
+    for death in verdict.deaths:
+        yield from _death(death)
+    yield from _speed(verdict.steps)
+    yield from _used(verdict)
+
+
+def _rung(rung: Rung, style: Style) -> str:
+    sign, colour = _SIGN[rung.status]
+    word = {"pass": "pass", "fail": "fail", "skip": "not run"}[rung.status]
+    line = f"{_TITLES[rung.name]:24}{word:9}{rung.why}"
+    return f"  {style.paint(style.sign(sign), colour)} {_cut(line, _WIDTH - 4)}"
+
+
+def _step(step: StepResult, style: Style) -> Iterable[str]:
+    sign, colour = _SIGN[step.status]
+    told = step.detail or ", ".join(
+        str(step.data[key]) for key in ("algorithm", "engine") if key in step.data
+    )
+    if "worst" in step.data:
+        told += f", {step.data['worst']:.2f} of bound"
+    if step.data.get("repeatable") is False:
+        told += ", not repeatable"
+    yield f"      {style.paint(style.sign(sign), colour)} {step.step}: {told}"
+
+
+def _death(death: Death) -> Iterable[str]:
+    where = f" at {death.rung}: {death.step}" if death.step else ""
+    yield f"    the child process ended ({death.how}){where}"
+    if death.cause:
+        yield f"      cause: {death.cause}"
+    for line in death.log.splitlines()[-5:]:
+        yield f"      | {_cut(line, _WIDTH - 8)}"
+
+
+def _speed(steps: Iterable[StepResult]) -> Iterable[str]:
+    rates = [s for s in steps if s.rung == "speed" and "ratio" in s.data]
+    if not rates:
+        return
+    yield f"  {'rate':36}{'this':>12}{'reference':>14}{'ratio':>8}"
+    for step in rates:
+        this, reference = _rates(step.data)
+        yield f"    {_cut(step.step, 33):34}{this:>12}{reference:>14}{step.data['ratio']:>8.0%}"
+    gpu: dict[str, Any] = rates[0].data.get("gpu", {})
+    told = []
+    for key, unit, scale in (("sm_mhz", "MHz", 1), ("milliwatt", "W", 1000), ("celsius", "C", 1)):
+        if key in gpu:
+            low, high = gpu[key]["min"] / scale, gpu[key]["max"] / scale
+            told.append(f"{low:.0f}-{high:.0f} {unit}")
+    throttled = {reason for s in rates for reason in s.data.get("gpu", {}).get("throttled", ())}
+    told.append("slowed by " + ", ".join(sorted(throttled)) if throttled else "not throttled")
+    yield "    GPU meanwhile: " + ", ".join(told)
+
+
+def _rates(data: dict[str, Any]) -> tuple[str, str]:
+    if "tflops" in data:
+        return f"{data['tflops']:.0f} TFLOP/s", f"{data['gemm_tflops']:.0f} (GEMM)"
+    return f"{data['relu_gbs']:.0f} GB/s", f"{data['copy_gbs']:.0f} (copy)"
+
+
+def _used(verdict: Verdict) -> Iterable[str]:
+    used = verdict.facts.get("used", {})
+    names = {os.path.basename(path): step for path, step in used.items()}
+    idle = [n for n in verdict.copy.libraries if n not in names and _real(verdict, n) not in names]
+    if not used:
+        return
+    yield f"  libraries that the work made cuDNN load: {len(names)}"
+    for name, step in sorted(names.items()):
+        yield f"    {_cut(f'{name}  by {step}', _WIDTH - 4)}"
+    if idle:
+        yield "    not used by any step: " + ", ".join(idle)
+
+
+def _real(verdict: Verdict, name: str) -> str:
+    path = os.path.join(verdict.copy.folder, name)
+    return os.path.basename(os.path.realpath(path))
+
+
+def _comparison(one: Verdict, two: Verdict) -> Iterable[str]:
+    """Step by step: time or rate, and error as a share of its bound."""
+    theirs = {(s.rung, s.step): s for s in two.steps}
+    first, second = one.copy.version or "first", two.copy.version or "second"
+    yield f"{'the same work':40}{_cut(first, 19):>20}{_cut(second, 19):>20}"
+    for step in one.steps:
+        other = theirs.get((step.rung, step.step))
+        if other and step.rung in ("convolve", "library", "speed"):
+            mine, its = _told(step), _told(other)
+            if mine != its:
+                yield f"{_cut(step.step, 39):40}{mine:>20}{its:>20}"
+
+
+def _told(step: StepResult) -> str:
+    if step.status != "pass":
+        return {"fail": "FAIL", "skip": "not supported"}.get(step.status, "")
+    if "ratio" in step.data:
+        return _rates(step.data)[0]
+    if "worst" in step.data:
+        return f"{step.data['worst']:.2f} of bound"
+    return step.status
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,196 @@
+"""Prove copies on GPUs: rung 1 here, the others in child processes, then the verdict."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cudnn_doctor.matrix import query
+from cudnn_doctor.matrix.model import Matrix
+from cudnn_doctor.verify import files
+from cudnn_doctor.verify.choose import Chosen
+from cudnn_doctor.verify.model import (
+    RUNGS,
+    Death,
+    Job,
+    Level,
+    Rung,
+    Status,
+    StepResult,
+    Target,
+    Verdict,
+)
+from cudnn_doctor.verify.parent import Outcome, Progress, run_child
+from cudnn_doctor.versions import CudnnVersion
+
+TIMEOUTS: dict[Level, float] = {"quick": 60.0, "default": 180.0, "full": 600.0}
+"""Seconds for one child."""
+_RUNGS_OF: dict[Level, tuple[str, ...]] = {
+    "quick": ("initialise", "convolve"),
+    "default": ("initialise", "convolve", "library", "speed"),
+    "full": ("initialise", "convolve", "library", "speed"),
+}
+
+
+class Options(NamedTuple):
+    """How to prove."""
+
+    level: Level = "default"
+    seed: int = 0
+    timeout: float | None = None
+    """Seconds a child; None is the level's own."""
+    references: str = "auto"
+    cudnn_log: str | None = None
+    progress: Progress | None = None
+
+
+def prove(
+    chosen: Chosen, target: Target, options: Options, matrix: Matrix, environ: Mapping[str, str]
+) -> Verdict:
+    """All rungs of one copy on one GPU; never raises for what the copy does."""
+    start = time.perf_counter()
+    copy = chosen.copy
+    child_environ = _environ(environ, copy.folder, target, options.cudnn_log)
+
+    def child(rungs: tuple[str, ...]) -> Outcome:
+        job = Job(
+            copy=copy,
+            rungs=rungs,
+            level=options.level,
+            seed=options.seed,
+            references=options.references,  # type: ignore[arg-type]
+            uuid=target.uuid,
+        )
+        return run_child(
+            job,
+            environ=child_environ,
+            timeout=options.timeout or TIMEOUTS[options.level],
+            progress=options.progress,
+        )
+
+    with ThreadPoolExecutor(2) as pool:  # rung 2 opens everything, the work opens what it uses
+        loading = pool.submit(child, ("load",))
+        working = pool.submit(child, _RUNGS_OF[options.level])
+        loaded, worked = loading.result(), working.result()
+    facts = worked.facts | loaded.facts | {"used": _used(worked)}
+    if "mapped" in worked.facts:
+        facts["mapped"] = worked.facts["mapped"]
+    version = copy.version or _release(facts)
+    cuda = copy.cuda or _cuda(facts)
+    copy = msgspec.structs.replace(copy, version=version, cuda=cuda)
+    expected = query.sublibraries(matrix, _short(version), cuda) if version else None
+    steps = (
+        *files.judge(copy, chosen.libraries, expected),
+        *loaded.steps,
+        *worked.steps,
+    )
+    deaths = tuple(d for d in (loaded.death, worked.death) if d)
+    return Verdict(
+        copy=copy,
+        gpu=facts.get("gpu") or target.label,
+        facts=facts,
+        rungs=tuple(_rung(name, steps, deaths, options.level) for name in RUNGS),
+        steps=steps,
+        deaths=deaths,
+        seed=options.seed,
+        seconds=round(time.perf_counter() - start, 3),
+    )
+
+
+def prove_all(
+    pairs: Sequence[tuple[Chosen, Target]],
+    options: Options,
+    matrix: Matrix,
+    environ: Mapping[str, str],
+) -> tuple[Verdict, ...]:
+    """Copies on one GPU after another, GPUs side by side; in the order of ``pairs``."""
+    lanes: dict[str, list[int]] = {}
+    for at, (_, target) in enumerate(pairs):
+        lanes.setdefault(target.visible or target.label, []).append(at)
+    found: dict[int, Verdict] = {}
+
+    def lane(numbers: list[int]) -> None:
+        for at in numbers:
+            found[at] = prove(*pairs[at], options, matrix, environ)
+
+    with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
+        list(pool.map(lane, lanes.values()))
+    return tuple(found[at] for at in range(len(pairs)))
+
+
+def _environ(
+    environ: Mapping[str, str], folder: str, target: Target, log: str | None
+) -> dict[str, str]:
+    """The child's environment: the copy's folder is searched first, so that a shim with a RUNPATH
+    cannot pick up another copy's sublibraries."""
+    made = dict(environ)
+    rest = made.get("LD_LIBRARY_PATH")
+    made["LD_LIBRARY_PATH"] = f"{folder}:{rest}" if rest else folder
+    made["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    made["OPENBLAS_NUM_THREADS"] = str(min(8, os.cpu_count() or 1))
+    if target.visible is not None:
+        made["CUDA_VISIBLE_DEVICES"] = target.visible
+    if log:
+        path = os.path.abspath(log)
+        made |= {
+            "CUDNN_LOGLEVEL_DBG": "3",
+            "CUDNN_LOGDEST_DBG": path,
+            "CUDNN_LOGINFO_DBG": "1",
+            "CUDNN_LOGWARN_DBG": "1",
+            "CUDNN_LOGERR_DBG": "1",
+        }
+    return made
+
+
+def _release(facts: Mapping[str, Any]) -> str | None:
+    number = facts.get("cudnn")
+    return CudnnVersion.decode(number).short if number else None
+
+
+def _short(version: str) -> str:
+    return CudnnVersion.parse(version).short
+
+
+def _cuda(facts: Mapping[str, Any]) -> str | None:
+    return str(facts["cudart"] // 1000) if facts.get("cudart") else None
+
+
+def _used(worked: Outcome) -> dict[str, str]:
+    """For each library file that the work mapped, the step that first made cuDNN map it."""
+    return {
+        path: f"{step.rung}: {step.step}"
+        for step in worked.steps
+        for path in step.data.get("mapped", ())
+    }
+
+
+def _rung(name: str, steps: Sequence[StepResult], deaths: Sequence[Death], level: Level) -> Rung:
+    own = [s for s in steps if s.rung == name]
+    failed = [s for s in own if s.status == "fail"]
+    died = [d for d in deaths if d.rung == name]
+    if failed or died:
+        causes = [f"{s.step}: {s.detail}" for s in failed]
+        causes += [f"{d.step}: the process ended ({d.how}); {d.cause}".rstrip("; ") for d in died]
+        more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+        return Rung(name=name, status="fail", why=causes[0] + more)
+    passed = [s for s in own if s.status == "pass"]
+    skipped = [s for s in own if s.status == "skip"]
+    status: Status = "pass" if passed else "skip"
+    return Rung(name=name, status=status, why=_why(name, passed, skipped, level))
+
+
+def _why(
+    name: str, passed: Sequence[StepResult], skipped: Sequence[StepResult], level: Level
+) -> str:
+    if not passed and not skipped:
+        left_out = level == "quick" and name in ("library", "speed")
+        return "not part of --quick" if left_out else "an earlier rung did not pass"
+    if not passed:
+        return skipped[0].detail
+    more = f", {len(skipped)} not supported here" if skipped else ""
+    return f"{len(passed)} steps{more}"
