@@ -59,23 +59,24 @@ def merge(text: bytes, name: str, manifests: list[Release]) -> tuple[bytes, tupl
     Raises BadInput where the matrix is wrong or is not written in block style.
     """
     added: list[str] = []
+    matrix = from_yaml(text, name)
+    if not matrix.archive_source:
+        raise BadInput(f"{name}: archive_source: missing, so new archives would have no source")
     for found in sorted(manifests, key=lambda r: version_key(r.build)):
-        matrix = from_yaml(text, name)
-        if not matrix.archive_source:
-            raise BadInput(f"{name}: archive_source: missing, so new archives would have no source")
         known = find_release(matrix, found.version)
+        lacking = _lacking(known, found) if known else []
+        if known and not lacking:
+            continue
         page = _Page(text, name, matrix)
-        if known is None:
-            page.add_release(found)
-            added.append(f"{found.version}: new release, {len(found.archives)} archives")
-        elif lacking := _lacking(known, found):
+        if known:
             page.add_archives(known, lacking)
             added.append(f"{found.version}: {len(lacking)} archives")
         else:
-            continue
+            page.add_release(found)
+            added.append(f"{found.version}: new release, {len(found.archives)} archives")
         page.renew(found.date)
         text = page.text
-    from_yaml(text, name)
+        matrix = from_yaml(text, name)
     return text, tuple(added)
 
 
@@ -99,11 +100,12 @@ class _Page:
         self.text = text
         self.name = name
         self.matrix = matrix
-        self.column = self._dashes(Document(text, name), ("releases",))
+        self.document = Document(text, name)
+        self.column = self._dashes(("releases",))
 
     def add_release(self, found: Release) -> None:
         """Put a release where it belongs by its number."""
-        document = Document(self.text, self.name)
+        document = self.document
         new = version_key(found.version)
         rows = [*self._rows(found)]
         newer = [i for i, r in enumerate(self.matrix.releases) if version_key(r.version) > new]
@@ -111,10 +113,10 @@ class _Page:
             at = document.line(("releases", newer[0])) - 1
             while at and document.lines[at - 1].lstrip().startswith("#"):
                 at -= 1
-            self._insert(document, at, [*rows, ""])
+            self._insert(at, [*rows, ""])
         else:
             last = document.span(("releases", len(self.matrix.releases) - 1))
-            self._insert(document, last[1] if last else len(document.lines), ["", *rows])
+            self._insert(last[1] if last else len(document.lines), ["", *rows])
 
     def add_archives(self, known: Release, new: list[Archive]) -> None:
         """Add archives, and flavours for a CUDA that the release had none for, to a release."""
@@ -132,29 +134,29 @@ class _Page:
         """Add entries at the end of a list of a release, which may not be there yet."""
         if not items:
             return
-        document = Document(self.text, self.name)
         indent = " " * (self.column + 4)
         rows = [f"{indent}- {item}" for item in items]
-        span = document.span(field)
+        span = self.document.span(field)
         if span:
-            self._dashes(document, field)
+            self._dashes(field)
             rows = [" " * span[2] + row.strip() for row in rows]
-            self._insert(document, span[1], rows)
+            self._insert(span[1], rows)
         else:
-            release = document.span(field[:-1])
-            end = release[1] if release else len(document.lines)
-            self._insert(document, end, [f"{indent[2:]}{field[-1]}:", *rows])
+            release = self.document.span(field[:-1])
+            end = release[1] if release else len(self.document.lines)
+            self._insert(end, [f"{indent[2:]}{field[-1]}:", *rows])
 
-    def _dashes(self, document: Document, field: Field) -> int:
+    def _dashes(self, field: Field) -> int:
         """Column of the dashes of a list; raises BadInput where it is not in block style."""
-        span = document.span(field)
-        if span is None or not document.lines[span[0] - 1].lstrip().startswith("- "):
-            raise document.error(field, "must be a list of one entry a line ('- ...')")
+        span = self.document.span(field)
+        if span is None or not self.document.lines[span[0] - 1].lstrip().startswith("- "):
+            raise self.document.error(field, "must be a list of one entry a line ('- ...')")
         return span[2]
 
-    def _insert(self, document: Document, after: int, rows: list[str]) -> None:
-        lines = [*document.lines[:after], *rows, *document.lines[after:]]
-        self.text = ("\n".join(lines) + "\n").encode()
+    def _insert(self, after: int, rows: list[str]) -> None:
+        lines = self.document.lines
+        self.text = ("\n".join([*lines[:after], *rows, *lines[after:]]) + "\n").encode()
+        self.document = Document(self.text, self.name)
 
     def _rows(self, found: Release) -> Iterator[str]:
         indent = " " * self.column
