@@ -67,22 +67,24 @@ def known_files(machine: Machine) -> Files:
     assumed: dict[str, Library] = {}
     for copy in machine.copies or ():
         if posixpath.normpath(copy.folder) not in folders:
-            for library in _copy_files(copy):
+            for library in _copy_files(copy, machine.partial):
                 assumed.setdefault(posixpath.normpath(library.path), library)
     return Files({**assumed, **known}, frozenset(assumed))
 
 
-def _copy_files(copy: CudnnCopy) -> list[Library]:
+def _copy_files(copy: CudnnCopy, partial: bool) -> list[Library]:
+    """Its files; a description by hand names some of them and says which ones are not there."""
     release = _release(copy.version, copy.major)
     if release is None:
         return []
     parts = opens.JIT_PARTS if copy.flavour == "jit" else opens.shipped(release)
     usual = [soname(part, release[0]) for part in ("", *parts)]
-    names = [name for name in copy.files if parse_cudnn(name)] or usual
+    told = [name for name in copy.files if parse_cudnn(name)]
+    names = dict.fromkeys([*usual, *told] if partial or not told else told)
     found = []
     for name in names:
         parsed = parse_cudnn(name)
-        if parsed is None:
+        if parsed is None or "*" in copy.lacks or {name, parsed.soname} & set(copy.lacks):
             continue
         part, major_name = parsed.part, soname(parsed.part, release[0])
         version = copy.file_versions.get(major_name) or copy.version

@@ -115,6 +115,13 @@ def site_folder(machine: Machine, consumer: Consumer) -> str:
 
 # -- what a framework's own Python code opens by path before anything asks for the SONAME
 
+_WITH_COMPANIONS = {"jax-preload-then-rpath", "torch-rpath-wheel-cu12", "torch-rpath-wheel-cu13"}
+_COMPANIONS = (
+    "nvidia/*/lib/libcublasLt.so.[0-9]*",
+    "nvidia/*/lib/libcublas.so.[0-9]*",
+    "nvidia/*/lib/libnvrtc.so.[0-9]*",
+)
+
 Files = Mapping[str, Library]
 Environ = Mapping[str, str]
 
@@ -129,6 +136,15 @@ def preloads(consumer: Consumer, site: str, files: Files, environ: Environ) -> I
         yield from sorted(
             path for path in files if path.startswith(site) and _below(path, site, pattern)
         )
+
+
+def companion_preloads(consumer: Consumer, site: str, files: Files) -> Iterator[str]:
+    """CUDA libraries of the wheels that PyTorch and JAX open by path together with cuDNN."""
+    if consumer.scheme in _WITH_COMPANIONS:
+        for pattern in _COMPANIONS:
+            yield from sorted(
+                path for path in files if path.startswith(site) and _below(path, site, pattern)
+            )
 
 
 def _below(path: str, site: str, pattern: str) -> bool:

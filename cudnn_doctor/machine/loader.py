@@ -15,7 +15,14 @@ import msgspec
 from cudnn_doctor.machine import opens
 from cudnn_doctor.machine.assumed import Files, known_files, usual_binaries, usual_loader
 from cudnn_doctor.machine.catalogue import SCHEMES, LoadingScheme
-from cudnn_doctor.machine.consumers import PLAIN, PROGRAM, consumers, preloads, site_folder
+from cudnn_doctor.machine.consumers import (
+    PLAIN,
+    PROGRAM,
+    companion_preloads,
+    consumers,
+    preloads,
+    site_folder,
+)
 from cudnn_doctor.machine.ldso import Mapped, Process
 from cudnn_doctor.machine.loads import Consumer, Load, LoadPlan
 from cudnn_doctor.machine.model import CudnnCopy, Library, Machine
@@ -158,6 +165,8 @@ class _Run:
 
     def _preload(self) -> tuple[Load, Mapped] | None:
         failed = None
+        for path in companion_preloads(self.consumer, self.site, self.process.files):
+            self.process.dlopen(path)
         for name in preloads(self.consumer, self.site, self.process.files, self.environ):
             load, here = self.process.dlopen(name)
             if here is not None:
