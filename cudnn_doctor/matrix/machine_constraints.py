@@ -55,8 +55,8 @@ class DriverConstraint:
     @property
     def relax(self) -> str:
         return (
-            "upgrade the driver (on data-centre GPUs the cuda-compat package can do instead: "
-            "CUDA forward compatibility)"
+            "upgrade the driver, or on data-centre GPUs install the cuda-compat package "
+            "(CUDA forward compatibility)"
         )
 
     def judge(self, candidate: Candidate) -> Verdict:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.matrix.candidates import Candidate, candidates
-from cudnn_doctor.matrix.conflict import relaxations, smallest_conflict
+from cudnn_doctor.matrix.conflict import allowed, relaxations, smallest_conflict
 from cudnn_doctor.matrix.constraints import constraints
 from cudnn_doctor.matrix.frameworks import find_builds, records_of
 from cudnn_doctor.matrix.gpus import is_blackwell
@@ -153,16 +153,17 @@ class _Resolver:
         )
         return Conflict(
             constraints=names,
-            why=tuple(Reason(constraint=name, why=self._typical(name)) for name in names),
+            why=tuple(Reason(constraint=name, why=self._why(name, names)) for name in names),
             relax=tuple(options),
             notes=(*self.target.notes, *self.notes),
         )
 
-    def _typical(self, name: str) -> str:
-        """Why the constraint rules out the newest of the releases that it rules out."""
-        row = self.judged.rows[name]
-        out = [i for i, verdict in enumerate(row) if verdict.state == "out"]
-        return row[max(out, key=lambda i: (self.candidates[i].age, -i))].why if out else ""
+    def _why(self, name: str, names: tuple[str, ...]) -> str:
+        """Why the constraint rules out the newest of the releases that the others would allow."""
+        masks, row = self.judged.masks, self.judged.rows[name]
+        others = allowed(masks, [n for n in names if n != name], self.judged.everything)
+        left = [i for i in range(len(row)) if others >> i & 1]
+        return row[max(left, key=lambda i: (self.candidates[i].age, -i))].why if left else ""
 
     def _relaxation(self, lifted: tuple[str, ...]) -> Relaxation | None:
         """What lifting gives; of a framework another version is taken before none at all."""

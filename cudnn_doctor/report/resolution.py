@@ -53,8 +53,8 @@ def _clash(found: Conflict) -> Iterable[str]:
         "These clash", (f"{reason.constraint}: {reason.why}" for reason in found.why)
     )
     options = (
-        f"without {' and '.join(option.constraints)}: cuDNN {option.build} for CUDA "
-        f"{option.cuda} ({'; '.join(option.how)})"
+        f"without {' and '.join(map(repr, option.constraints))}: cuDNN {option.build} for CUDA "
+        f"{option.cuda}; {'; '.join(option.how)}"
         for option in found.relax
     )
     yield from _section("What would give an answer", options)

@@ -323,3 +323,38 @@ def test_conflicts(ask, gpus, fields, expected) -> None:
     assert isinstance(result, Conflict)
     assert set(result.constraints) == expected
     assert result.relax
+
+
+def test_a_conflict_says_what_would_do() -> None:
+    result = answer(driver="470", frameworks=("torch==2.6.*",))
+    assert isinstance(result, Conflict)
+    told = {option.constraints: option for option in result.relax}
+    driver = told[("driver 470",)]
+    assert driver.build == "9.1.0.70"
+    assert "525.60.13" in driver.how[0]
+    # torch 2.7 is the newest with a CUDA 11 build whose cuDNN is known
+    other = told[("for torch==2.6.*",)]
+    assert (other.build, other.cuda) == ("9.1.0.70", "11")
+    assert "torch 2.7.1" in other.how[0] and "cu118" in other.how[0]
+    why = {reason.constraint: reason.why for reason in result.why}
+    assert "525.60.13" in why["driver 470"]
+    assert "CUDA 12 build" in why["for torch==2.6.*"]
+
+
+def test_the_answer_names_the_framework_build_that_it_suits() -> None:
+    result = answer("Tesla V100", frameworks=("torch==2.11.*",))
+    assert isinstance(result, Resolution)
+    assert "cu126" in result.frameworks["torch==2.11.*"]
+
+
+def test_frameworks_that_load_no_cudnn_are_told_so() -> None:
+    for framework in ("ctranslate2==4.8.5", "cupy-cuda12x==14.*", "tensorrt-cu13"):
+        result = answer(frameworks=(framework,))
+        assert isinstance(result, Resolution)
+        assert any("loads no cuDNN" in reason for reason in result.reasons)
+
+
+def test_bundled_copies_are_told() -> None:
+    result = answer(frameworks=("ctranslate2==4.6.2",))
+    assert isinstance(result, Resolution)
+    assert any("own copy" in reason for reason in result.reasons)
