@@ -7,7 +7,7 @@ import sys
 import typer
 
 from cudnn_doctor import __version__
-from cudnn_doctor.cli import check, matrix, resolve, verify, which
+from cudnn_doctor.cli import check, install, matrix, resolve, verify, which
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ app.command(epilog=check.EPILOG)(check.check)
 app.command(epilog=resolve.EPILOG)(resolve.resolve)
 app.command(epilog=which.EPILOG)(which.which)
 app.command(epilog=verify.EPILOG)(verify.verify)
+app.command(epilog=install.EPILOG)(install.install)
 app.add_typer(matrix.app, name="matrix")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -11,6 +12,7 @@ import typer
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 if TYPE_CHECKING:
+    from cudnn_doctor.machine.model import Machine
     from cudnn_doctor.matrix.model import Matrix
     from cudnn_doctor.matrix.target import FrameworkRequest, Target, TargetGpu
 
@@ -136,9 +138,15 @@ def _base(snapshot: str | None, *, described: bool) -> Target:
         return Target.from_machine(load_snapshot(snapshot))
     if described:
         return Target()
+    return Target.from_machine(this_machine())
+
+
+@functools.cache
+def this_machine() -> Machine:
+    """The facts of this machine, probed once a run."""
     from cudnn_doctor.machine.probe import probe_machine
 
-    return Target.from_machine(probe_machine())
+    return probe_machine()
 
 
 def _described(

@@ -136,11 +136,12 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
     if request.source == "wheel" and wheel is None:
         why = "wheels hold no static libraries" if request.static else "no wheel of it is known"
         raise _nothing(f"it cannot come from a wheel: {why}", "use --source archive")
-    if wheel and (request.source == "wheel" or (request.source == "auto" and not request.mirrors)):
-        if request.mirrors:
+    known = archive is not None and archive.sha256 is not None
+    if request.source == "wheel" or (request.source == "auto" and wheel and not request.mirrors):
+        if wheel and request.mirrors:
             return _unpacked(_from_mirrors(wheel, request), request, prefix, staging)
-        command = None if request.fresh else fromindex.installer()
-        if command:
+        command = _installer(request, archive_will_do=known and request.source == "auto")
+        if wheel and command:
             return _from_index(wheel, command, prefix, staging)
         if request.source == "wheel":
             raise _nothing("neither uv nor pip is here", "install one, or use --source archive")
@@ -152,6 +153,13 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
             "for newer releases, or give the file with --archive",
         )
     return _unpacked(fetch_of(archive, request, matrix), request, prefix, staging)
+
+
+def _installer(request: InstallRequest, *, archive_will_do: bool) -> tuple[str, ...] | None:
+    """uv or pip of this machine; an image has neither until its recipe says so."""
+    if not request.fresh:
+        return fromindex.installer()
+    return None if archive_will_do else ("python3", "-m", "pip")
 
 
 def _wheel_for(request: InstallRequest, matrix: Matrix) -> Wheel | None:

@@ -1,0 +1,122 @@
+"""Show a plan, ask, do it, say what came of it: the same for every command that changes things."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+
+import typer
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+
+if TYPE_CHECKING:
+    from cudnn_doctor.install.plan import Plan
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="FORMAT", help="Of the dry run: text, json, shell, dockerfile."
+    ),
+]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", help="Wait so long for another run to end.")
+]
+Sudo = Annotated[bool, typer.Option("--sudo", help="Where root is needed, use sudo.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Prefix = Annotated[
+    str | None, typer.Option("--prefix", metavar="DIR", help="Folder that holds the versions.")
+]
+
+
+class How(NamedTuple):
+    """How to carry a plan out."""
+
+    yes: bool = False
+    dry_run: bool = False
+    format: str = "text"
+    wait: float = 0.0
+    sudo: bool = False
+    as_json: bool = False
+
+
+def check_format(name: str) -> None:
+    """Raise a usage error for a format that does not exist."""
+    from cudnn_doctor.report.plan import FORMATS
+
+    if name not in FORMATS:
+        raise DoctorError(
+            f"there is no format {name!r}",
+            next_step=f"use one of {', '.join(FORMATS)}",
+            exit_code=ExitCode.USAGE,
+        )
+
+
+def apply(plan: Plan, how: How) -> None:
+    """Carry a plan out as told; raises DoctorError when it is refused or fails."""
+    from cudnn_doctor.install.executor import execute
+    from cudnn_doctor.install.state import locate
+    from cudnn_doctor.report.plan import FORMATS, to_text
+    from cudnn_doctor.report.progress import progress
+
+    check_format(how.format)
+    if how.dry_run:
+        typer.echo(FORMATS["json" if how.as_json else how.format](plan))
+        return
+    typer.echo(to_text(plan), err=how.as_json)
+    if not plan.steps:
+        _tell(plan, None, how)
+        return
+    if plan.needs_root and os.geteuid() != 0:
+        _become_root(plan, how)
+    _ask(how)
+    signal.signal(signal.SIGTERM, _stop)
+    receipt = execute(plan, locate(), progress(), wait=how.wait)
+    _tell(plan, receipt.name, how)
+
+
+def _stop(*_: object) -> NoReturn:
+    """SIGTERM ends like Ctrl-C: all is undone first."""
+    raise KeyboardInterrupt
+
+
+def _ask(how: How) -> None:
+    if how.yes:
+        return
+    if not sys.stdin.isatty():
+        raise DoctorError(
+            "nothing was done: there is no terminal to ask at",
+            next_step="add --yes to do it, or --dry-run to only see it",
+            exit_code=ExitCode.USAGE,
+        )
+    if not typer.confirm("\nDo it?", err=True):
+        raise DoctorError("nothing was done", exit_code=ExitCode.NOTHING_CHANGED)
+
+
+def _become_root(plan: Plan, how: How) -> None:
+    if how.sudo:
+        arguments = [argument for argument in sys.argv[1:] if argument != "--sudo"]
+        argv = ["sudo", "--", sys.executable, "-m", "cudnn_doctor", *arguments]
+        sys.exit(subprocess.run(argv, check=False).returncode)
+    steps = "\n".join(f"  {step.title}" for step in plan.steps if step.needs_root)
+    raise DoctorError(
+        f"this needs root:\n{steps}",
+        next_step="add --sudo, run it as root, or print the commands with --dry-run --format shell",
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )
+
+
+def _tell(plan: Plan, receipt: str | None, how: How) -> None:
+    if how.as_json:
+        from cudnn_doctor.report.plan import document
+
+        typer.echo(json.dumps({**document(plan), "changed": bool(receipt), "receipt": receipt}))
+    elif receipt:
+        typer.echo(f"\nDone. Undo it with: cudnn-doctor rollback {receipt}")
+        if plan.method == "tarball" and plan.action in ("install", "use"):
+            typer.echo(f"In a shell: . {plan.target}/env.sh")

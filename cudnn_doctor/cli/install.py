@@ -1,0 +1,153 @@
+"""``cudnn-doctor install``: the right cuDNN, all of it or none of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from cudnn_doctor.cli import apply as ap
+from cudnn_doctor.cli import target_options as opts
+from cudnn_doctor.errors import DoctorError, ExitCode
+
+EPILOG = """\
+[bold]Examples[/bold]
+
+  cudnn-doctor install --for torch
+  sudo cudnn-doctor install --prefix /opt/cudnn
+  cudnn-doctor install --dry-run --format dockerfile --gpu 9.0 --cuda 12
+  cudnn-doctor install --archive cudnn-linux-x86_64-9.10.2.21_cuda12-archive.tar.xz
+  cudnn-doctor install --yes --lock cudnn.lock
+  cudnn-doctor install --yes --lock cudnn.lock --frozen
+
+[bold]Exit codes[/bold]
+
+0 done, or nothing to do; 2 wrong usage; 4 no cuDNN satisfies all demands;
+5 refused or failed, nothing changed; 6 the new copy failed verification,
+nothing changed; 7 a file cannot be used; 8 interrupted, not undone yet.
+"""
+
+
+class MethodChoice(str, Enum):
+    """Ways to install, or to choose one."""
+
+    auto = "auto"
+    wheel = "wheel"
+    tarball = "tarball"
+    package = "package"
+
+
+class SourceChoice(str, Enum):
+    """Where a prefix is filled from."""
+
+    auto = "auto"
+    archive = "archive"
+    wheel = "wheel"
+
+
+Mirror = Annotated[
+    list[str] | None,
+    typer.Option("--mirror", metavar="URL|DIR", help="Redist tree to use instead. Repeatable."),
+]
+Source = Annotated[
+    SourceChoice, typer.Option("--source", help="Fill a prefix from NVIDIA's archive or a wheel.")
+]
+Static = Annotated[bool, typer.Option("--static", help="Static libraries as well.")]
+
+
+def install(
+    *,
+    method: Annotated[MethodChoice, typer.Option(help="How to install.")] = MethodChoice.auto,
+    version: opts.Version = None,
+    cuda: opts.Cuda = None,
+    wanted: opts.Wanted = None,
+    gpu: opts.Gpu = None,
+    driver: opts.Driver = None,
+    arch: opts.Arch = None,
+    glibc: opts.Glibc = None,
+    no_gpu: opts.NoGpu = False,
+    flavour: opts.Flavour = opts.FlavourName.full,
+    python: Annotated[
+        str | None,
+        typer.Option("--python", metavar="PATH", help="Python environment (wheel)."),
+    ] = None,
+    break_pins: Annotated[
+        bool, typer.Option("--break-pins", help="Even where a framework's pin forbids it (wheel).")
+    ] = False,
+    prefix: ap.Prefix = None,
+    source: Source = SourceChoice.auto,
+    mirror: Mirror = None,
+    archive: Annotated[
+        str | None,
+        typer.Option("--archive", metavar="FILE", help="NVIDIA's archive or wheel, offline."),
+    ] = None,
+    static: Static = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Hold the packages (package).")] = False,
+    lock: Annotated[
+        str | None, typer.Option("--lock", metavar="FILE", help="Write what was chosen.")
+    ] = None,
+    frozen: Annotated[
+        bool, typer.Option("--frozen", help="Install exactly what the --lock file says.")
+    ] = False,
+    yes: ap.Yes = False,
+    dry_run: ap.DryRun = False,
+    format: ap.Format = "text",
+    wait: ap.Wait = 0.0,
+    sudo: ap.Sudo = False,
+    matrix: opts.MatrixFile = None,
+    as_json: ap.AsJson = False,
+) -> None:
+    """Install the right cuDNN, or exactly the one you name.
+
+    It resolves, shows the plan, asks, does it, verifies it, and can undo it. When a step fails, or
+    the process is killed, the machine ends as it was before.
+    """
+    from cudnn_doctor.install.choose import Wish, settle
+    from cudnn_doctor.install.lock import read, request_from, verify, write
+    from cudnn_doctor.install.request import plan_install
+    from cudnn_doctor.matrix.load import load
+    from cudnn_doctor.report.plan import FOR_IMAGES
+
+    ap.check_format(format)
+    if frozen and not lock:
+        raise DoctorError(
+            "--frozen needs a lock file", next_step="add --lock FILE", exit_code=ExitCode.USAGE
+        )
+    facts = load(matrix)
+    options = opts.TargetOptions(
+        gpu=gpu,
+        driver=driver,
+        cuda=cuda,
+        arch=arch,
+        glibc=glibc,
+        wanted=wanted,
+        version=version,
+        flavour=flavour.value,
+        no_gpu=no_gpu,
+    )
+    wish = Wish(
+        method=None if method is MethodChoice.auto else method.value,
+        prefix=prefix,
+        source=source.value,
+        mirrors=tuple(mirror or ()),
+        archive=archive,
+        static=static,
+        python=python,
+        break_pins=break_pins,
+        hold=hold,
+        sudo=sudo,
+        fresh=dry_run and format in FOR_IMAGES,
+        frameworks_asked=bool(wanted),
+    )
+    locked = read(lock) if lock and frozen else None
+    if locked:
+        request = request_from(locked, wish)
+    else:
+        request = settle(wish, opts.build_target(options, facts), facts)
+    plan = plan_install(request, opts.this_machine(), facts)
+    if locked:
+        verify(locked, plan)
+    ap.apply(plan, ap.How(yes, dry_run, format, wait, sudo, as_json))
+    if lock and not frozen:
+        write(lock, request, plan)

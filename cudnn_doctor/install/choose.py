@@ -1,0 +1,120 @@
+"""From a wish to a request: method, version and source, each with the reason why."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import msgspec
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install.plan import Method
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.tarball import Known, identify
+from cudnn_doctor.matrix.model import Matrix
+from cudnn_doctor.matrix.query import repository_for
+from cudnn_doctor.matrix.resolver import Conflict, Resolution, resolve
+from cudnn_doctor.matrix.specs import matches
+from cudnn_doctor.matrix.target import Target
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for beside the target; None and empty mean: choose."""
+
+    method: Method | None = None
+    prefix: str | None = None
+    source: Literal["auto", "archive", "wheel"] = "auto"
+    mirrors: tuple[str, ...] = ()
+    archive: str | None = None
+    static: bool = False
+    python: str | None = None
+    break_pins: bool = False
+    hold: bool = False
+    sudo: bool = False
+    fresh: bool = False
+    frameworks_asked: bool = False
+
+
+def choose_method(wish: Wish, target: Target, matrix: Matrix) -> tuple[Method, str]:
+    """The method and why: what was said, else what the machine is for."""
+    if wish.method:
+        return wish.method, f"method {wish.method}: as asked"
+    if wish.archive or wish.prefix or wish.mirrors or wish.static or wish.source != "auto":
+        return "tarball", "method tarball: a prefix, archive, mirror or source was named"
+    if wish.python or wish.frameworks_asked:
+        return "wheel", "method wheel: it is for a Python environment"
+    if target.python and not wish.fresh:
+        return "wheel", f"method wheel: a Python environment is active ({target.python})"
+    distro_id, _, version_id = (target.distro or "").partition(" ")
+    if not wish.fresh and os.geteuid() == 0 and repository_for(matrix, distro_id, version_id):
+        return "package", f"method package: NVIDIA has a repository for {target.distro}"
+    return "tarball", "method tarball: it suits any machine and needs no package manager"
+
+
+def settle(wish: Wish, target: Target, matrix: Matrix) -> InstallRequest:
+    """Choose version and method.
+
+    Raises DoctorError: NO_COMPATIBLE_VERSION when nothing satisfies the target, NOTHING_CHANGED
+    when the archive brought is not what was asked for.
+    """
+    method, why = choose_method(wish, target, matrix)
+    if wish.archive:
+        known = identify(wish.archive, matrix)
+        name = os.path.basename(wish.archive)
+        reason = f"{name} is cuDNN {known.version} for CUDA {known.cuda}, by its SHA-256"
+        if not _is_asked(known, target):
+            raise DoctorError(
+                f"{reason}; that is not what was asked for",
+                next_step="leave --version and --cuda out, or bring the other file",
+                exit_code=ExitCode.NOTHING_CHANGED,
+            )
+        reasons: tuple[str, ...] = (reason, why)
+    else:
+        answer = _resolve(wish, method, target, matrix)
+        flavour: Literal["full", "jit"] = "jit" if answer.flavour == "jit" else "full"
+        known = Known(answer.build, answer.cuda, target.platform, flavour)
+        reasons = (*answer.reasons, *answer.notes, why)
+    return InstallRequest(
+        method=method,
+        version=known.version,
+        cuda=known.cuda,
+        flavour=known.flavour,
+        platform=known.platform,
+        reasons=reasons,
+        fresh=wish.fresh,
+        prefix=wish.prefix,
+        source=wish.source,
+        mirrors=wish.mirrors,
+        archive=wish.archive,
+        static=wish.static,
+        python=wish.python,
+        break_pins=wish.break_pins,
+        hold=wish.hold,
+        sudo=wish.sudo,
+    )
+
+
+def _is_asked(known: Known, target: Target) -> bool:
+    cuda = (target.cuda or known.cuda).partition(".")[0]
+    release = ".".join(known.version.split(".")[:3])
+    return cuda == known.cuda and (
+        not target.version or matches(target.version, release, known.version)
+    )
+
+
+def _resolve(wish: Wish, method: Method, target: Target, matrix: Matrix) -> Resolution:
+    """A prefix can be filled from an archive or a wheel: then both kinds of artefact count."""
+    wanted: Method | None = method
+    if method == "tarball" and wish.source == "wheel":
+        wanted = "wheel"
+    elif method == "tarball" and wish.source == "auto" and not (wish.static or wish.mirrors):
+        wanted = None
+    answer = resolve(msgspec.structs.replace(target, method=wanted), matrix)
+    if isinstance(answer, Conflict):
+        clash = "\n".join(f"  {reason.constraint}: {reason.why}" for reason in answer.why)
+        raise DoctorError(
+            f"no cuDNN satisfies all of this:\n{clash}",
+            next_step="see `cudnn-doctor resolve` with the same options for what would help",
+            exit_code=ExitCode.NO_COMPATIBLE_VERSION,
+        )
+    return answer

@@ -1,0 +1,145 @@
+"""Lock files: what was chosen, so that the same can be installed next year."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.install.choose import Wish
+from cudnn_doctor.install.plan import AnyStep, Fetch, FromIndex, Method, Plan, Run, Unpack
+from cudnn_doctor.install.request import InstallRequest
+
+SCHEMA = 1
+_PINNED = re.compile(r"[A-Za-z0-9._+-]+={1,2}\d[\w.+:~-]*")
+_HASH = re.compile(r"sha256[:=]([0-9a-f]{64})")
+
+
+class Lock(msgspec.Struct, frozen=True, kw_only=True):
+    """Contents of a lock file (JSON)."""
+
+    schema: int
+    method: Method
+    version: str
+    cuda: str
+    flavour: Literal["full", "jit"]
+    platform: str
+    source: Literal["auto", "archive", "wheel"]
+    static: bool
+    pinned: tuple[str, ...]
+    """Files with their SHA-256 and packages with their versions, sorted."""
+
+
+def write(path: str, request: InstallRequest, plan: Plan) -> None:
+    """Write the lock of a plan, atomically; raises DoctorError when it cannot be written."""
+    lock = Lock(
+        schema=SCHEMA,
+        method=request.method,
+        version=request.version,
+        cuda=request.cuda,
+        flavour=request.flavour,
+        platform=request.platform,
+        source=_source(request, plan),
+        static=request.static,
+        pinned=pinned(plan),
+    )
+    fresh = f"{path}.new"
+    try:
+        Path(fresh).write_bytes(msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise DoctorError(f"cannot write the lock file: {error.strerror}", where=path) from error
+
+
+def read(path: str) -> Lock:
+    """Read a lock file; raises BadInput for what is none."""
+    try:
+        lock = msgspec.json.decode(Path(path).read_bytes(), type=Lock)
+    except OSError as error:
+        raise BadInput(f"cannot read the lock file: {error.strerror}", where=path) from error
+    except msgspec.MsgspecError as error:
+        raise BadInput(f"not a lock file of cudnn-doctor: {error}", where=path) from error
+    if lock.schema != SCHEMA:
+        raise BadInput(
+            f"lock files of schema {lock.schema} are not known here",
+            where=path,
+            next_step="update cudnn-doctor",
+        )
+    return lock
+
+
+def request_from(lock: Lock, wish: Wish) -> InstallRequest:
+    """The request that a lock makes; place and mirrors are this machine's own."""
+    return InstallRequest(
+        method=lock.method,
+        version=lock.version,
+        cuda=lock.cuda,
+        flavour=lock.flavour,
+        platform=lock.platform,
+        source=lock.source,
+        static=lock.static,
+        reasons=("all as the lock file says",),
+        fresh=wish.fresh,
+        prefix=wish.prefix,
+        mirrors=wish.mirrors,
+        archive=wish.archive,
+        python=wish.python,
+        break_pins=wish.break_pins,
+        hold=wish.hold,
+        sudo=wish.sudo,
+    )
+
+
+def verify(lock: Lock, plan: Plan) -> None:
+    """Raise DoctorError (NOTHING_CHANGED) when a plan would bring in what the lock does not name.
+
+    A plan may bring in less: what is installed already stays.
+    """
+    strangers = sorted(set(pinned(plan)) - set(lock.pinned))
+    if strangers:
+        raise DoctorError(
+            f"the lock file does not name {', '.join(strangers)}",
+            next_step="use the tool and matrix that wrote the lock, or write it anew without "
+            "--frozen",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+
+
+def pinned(plan: Plan) -> tuple[str, ...]:
+    """Everything exact that a plan brings in: files by hash, packages by version."""
+    return tuple(sorted({item for step in plan.steps for item in _pinned(step)}))
+
+
+def _pinned(step: AnyStep) -> Iterable[str]:
+    if isinstance(step, Unpack):
+        yield from _pinned(step.source)
+    elif isinstance(step, Fetch):
+        yield f"sha256:{step.sha256}"
+    elif isinstance(step, FromIndex):
+        yield from _pins_in(step.requirement)
+    elif isinstance(step, Run):
+        for text in (*step.argv, step.stdin):
+            yield from _pins_in(text)
+
+
+def _pins_in(text: str) -> Iterable[str]:
+    yield from (f"sha256:{digest}" for digest in _HASH.findall(text))
+    for word in text.split():
+        if not word.startswith("-") and _PINNED.fullmatch(word):
+            yield word
+
+
+def _source(request: InstallRequest, plan: Plan) -> Literal["auto", "archive", "wheel"]:
+    if request.method != "tarball" or not plan.steps:
+        return request.source
+    wheels = any(
+        isinstance(step, FromIndex)
+        or (isinstance(step, Unpack) and step.source.name.endswith(".whl"))
+        for step in plan.steps
+    )
+    return "wheel" if wheels else "archive"

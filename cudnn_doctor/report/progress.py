@@ -1,0 +1,86 @@
+"""Progress of an installation on stderr: a bar at a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from cudnn_doctor.install.plan import AnyStep
+from cudnn_doctor.install.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+
+def progress(*, quiet: bool = False) -> Progress:
+    """The progress that suits stderr."""
+    if quiet:
+        return Silent()
+    return Terminal() if sys.stderr.isatty() else Plain()
+
+
+class Plain:
+    """One line a step, for logs."""
+
+    def step(self, number: int, total: int, step: AnyStep) -> None:
+        print(f"[{number + 1}/{total}] {step.title}", file=sys.stderr, flush=True)
+
+    def bytes(self, done: int, total: int | None) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        print("\n".join(f"    {line}" for line in text.splitlines()), file=sys.stderr, flush=True)
+
+
+class Terminal:
+    """A line a step, and for a download a bar with rate and time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+
+    def step(self, number: int, total: int, step: AnyStep) -> None:
+        self._end_bar()
+        self._console.print(f"[bold]\\[{number + 1}/{total}][/bold] {_plain(step.title)}")
+
+    def bytes(self, done: int, total: int | None) -> None:
+        if self._bar is None or self._task is None:
+            self._begin_bar()
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=total)
+            if done == total:
+                self._end_bar()
+
+    def say(self, text: str) -> None:
+        self._end_bar()
+        for line in text.splitlines():
+            self._console.print(f"    {_plain(line)}", style="dim")
+
+    def _begin_bar(self) -> None:
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+        from rich.progress import Progress as Bar
+
+        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        self._bar = Bar(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task("", total=None)
+        self._bar.start()
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = self._task = None
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,141 @@
+"""Plans as commands that do the same without this tool: a shell script, Dockerfile lines."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cudnn_doctor.install.plan import (
+    Fetch,
+    FromIndex,
+    GuardPackages,
+    MakeFolder,
+    MoveTree,
+    Plan,
+    Prove,
+    RemoveFolder,
+    RemoveTree,
+    Run,
+    SwitchLink,
+    Unpack,
+    WriteFile,
+)
+
+q = shlex.quote
+
+
+def to_shell(plan: Plan) -> str:
+    """A POSIX shell script; it stops at the first failure. It needs curl, tar, xz."""
+    head = f"# {plan.action} cuDNN {plan.version} for CUDA {plan.cuda} ({plan.method})"
+    return "\n".join(["#!/bin/sh", head, *commands(plan)])
+
+
+def to_dockerfile(plan: Plan) -> str:
+    """Lines for a Dockerfile (BuildKit): one layer, so nothing that is fetched stays in it."""
+    head = f"# cuDNN {plan.version} for CUDA {plan.cuda}; the image needs curl, tar and xz"
+    lines = ["# syntax=docker/dockerfile:1", head, "RUN <<'CUDNN'", *commands(plan), "CUDNN"]
+    if plan.method == "tarball":
+        lines.append(f"ENV CUDNN_ROOT={plan.target}")
+    return "\n".join(lines)
+
+
+def commands(plan: Plan) -> list[str]:
+    """Shell lines for all steps, each with its title as a comment."""
+    lines = ["set -eu"]
+    for step in plan.steps:
+        lines += ["", f"# {step.title}"] if step.title else [""]
+        lines += _LINES[type(step)](step)
+    return lines
+
+
+def _fetch(step: Fetch) -> Iterable[str]:
+    name = q(step.name)
+    yield " || ".join(f"curl -fL --retry 5 -o {name} {q(url)}" for url in step.urls)
+    yield f"echo {q(f'{step.sha256}  {step.name}')} | sha256sum -c -"
+
+
+def _unpack(step: Unpack) -> Iterable[str]:
+    staging, name = q(step.staging), q(step.source.name)
+    yield from _fetch(step.source)
+    yield f"rm -rf {staging}"
+    yield f"mkdir -p {staging}"
+    if step.source.name.endswith((".whl", ".zip")):
+        yield f"python3 -m zipfile -e {name} {staging}"
+        yield from _from_wheel(step.staging)
+    else:
+        kept = "" if step.members in ("static", "all") else " --exclude='*.a'"
+        yield f"tar -xf {name} -C {staging} --strip-components=1 --no-same-owner{kept}"
+        yield f"[ ! -d {staging}/targets ] || mv {staging}/targets/*/* {staging}"
+        yield f"[ ! -d {staging}/lib64 ] || mv {staging}/lib64 {staging}/lib"
+        yield f"rm -rf {staging}/targets"
+        yield f'for f in {staging}/NVIDIA_SLA*; do [ ! -f "$f" ] || mv "$f" {staging}/LICENSE; done'
+    yield f"rm -f {name}"
+    yield from _links(step.staging)
+
+
+def _from_wheel(staging: str) -> Iterable[str]:
+    folder = q(staging)
+    yield f"mv {folder}/nvidia/cudnn/include {folder}/nvidia/cudnn/lib {folder}"
+    yield f"rm -f {folder}/lib/__init__.py {folder}/include/__init__.py"
+    licence = "-path '*.dist-info/*' -name License.txt"
+    yield f"find {folder} {licence} -exec mv {{}} {folder}/LICENSE ';'"
+    yield f"rm -rf {folder}/nvidia {folder}/*.dist-info"
+
+
+def _links(staging: str) -> Iterable[str]:
+    """The unversioned and SONAME links, where they are not there."""
+    yield f"for f in {q(staging)}/lib/lib*.so.*; do"
+    yield "  stem=${f%%.so.*}.so; version=${f##*.so.}; soname=$stem.${version%%.*}"
+    yield '  [ -e "$soname" ] || ln -s "${f##*/}" "$soname"'
+    yield '  [ -e "$stem" ] || ln -s "${soname##*/}" "$stem"'
+    yield "done"
+
+
+def _from_index(step: FromIndex) -> Iterable[str]:
+    staging, index = q(step.staging), q(f"{step.staging}.index")
+    yield f"rm -rf {staging} {index}"
+    yield f"echo {q(step.requirement)} | {shlex.join(step.argv)}"
+    yield f"mv {index} {staging}"
+    yield from _from_wheel(step.staging)
+    yield from _links(step.staging)
+
+
+def _write_file(step: WriteFile) -> Iterable[str]:
+    end = "CUDNN_DOCTOR_END"
+    yield f"cat >{q(step.path)} <<'{end}'"
+    yield step.content.removesuffix("\n")
+    yield end
+    if step.mode != 0o644:
+        yield f"chmod {step.mode:o} {q(step.path)}"
+
+
+def _run(step: Run) -> Iterable[str]:
+    if step.quiet:
+        yield ":"
+        return
+    names = [f"{name}={q(value)}" for name, value in step.environ.items()]
+    fed = f"printf %s {q(step.stdin)} | " if step.stdin else ""
+    yield fed + " ".join([*names, shlex.join(step.argv)]) + (" || true" if step.may_fail else "")
+
+
+def _prove(step: Prove) -> Iterable[str]:
+    for soname in step.sonames:
+        yield f"test -s {q(os.path.join(step.folder, soname))}"
+
+
+_LINES: dict[type[Any], Callable[[Any], Iterable[str]]] = {
+    Fetch: _fetch,
+    Unpack: _unpack,
+    FromIndex: _from_index,
+    MakeFolder: lambda step: [f"mkdir -p {q(step.path)}"],
+    MoveTree: lambda step: [f"mv {q(step.source)} {q(step.target)}"],
+    RemoveTree: lambda step: [f"rm -rf {q(step.path)}"],
+    RemoveFolder: lambda step: [f"rmdir {q(step.path)} 2>/dev/null || true"],
+    WriteFile: _write_file,
+    SwitchLink: lambda step: [f"ln -sfn {q(step.target)} {q(step.path)}"],
+    GuardPackages: lambda step: [": # cudnn-doctor would keep the old files until this is done"],
+    Run: _run,
+    Prove: _prove,
+}
