@@ -168,3 +168,9 @@ def test_distro_packages() -> None:
     row = query.distro_packages_for(MATRIX, "dnf", "9.20.0", "12")[0]
     assert row.dev == ("libcudnn9-devel-cuda-12",)
     assert row.jit == ("libcudnn9-jit-cuda-12",)
+
+
+def test_an_open_range_of_an_issue_is_marked_as_inferred() -> None:
+    issues = {issue.id: issue for issue in MATRIX.issues}
+    assert query.how(MATRIX, issues["conv3d-lowprec"], "affects") == "documented"
+    assert query.how(MATRIX, issues["depthwise-sequence"], "affects") == "inferred"
