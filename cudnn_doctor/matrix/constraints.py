@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cudnn_doctor.matrix.gpus import is_blackwell
 from cudnn_doctor.matrix.machine_constraints import (
     DistroConstraint,
     DriverConstraint,
@@ -27,12 +26,11 @@ def constraints(
     target: Target, matrix: Matrix, frameworks: tuple[FrameworkConstraint, ...]
 ) -> tuple[Constraint, ...]:
     """All constraints of a target, in the order in which they are told."""
-    blackwell = any(map(is_blackwell, target.gpus))
     found: list[Constraint] = [
         GpuConstraint(gpu, matrix) for gpu in dict.fromkeys(target.gpus) if gpu.cc
     ]
     if target.driver or target.driver_cuda:
-        found.append(DriverConstraint(target.driver, target.driver_cuda, blackwell, matrix))
+        found.append(DriverConstraint(target, matrix))
     if target.cuda:
         found.append(CudaConstraint(target.cuda))
     found += frameworks

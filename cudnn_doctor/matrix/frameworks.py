@@ -45,11 +45,12 @@ class FrameworkBuild:
         """Why this build cannot use the candidate, empty when it can (or nothing is known)."""
         if not self.uses_cudnn:
             return ""
-        if self.cuda_major is not None and self.cuda_major != candidate.cuda:
-            return f"{self.label} is a CUDA {self.cuda_major} build"
+        faults = []
+        if self.cuda_major not in (None, candidate.cuda):
+            faults.append(f"is a CUDA {self.cuda_major} build")
         if self.cudnn and not matches(self.cudnn, candidate.release.version, candidate.build):
-            return f"{self.label} {self.cudnn_from} cuDNN {self.cudnn}"
-        return ""
+            faults.append(f"{self.cudnn_from} cuDNN {self.cudnn}")
+        return f"{self.label} {' and '.join(faults)}" if faults else ""
 
     def exact(self, candidate: Candidate) -> bool:
         """Whether the framework pins exactly this build."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from cudnn_doctor.matrix.capability import cc_support
@@ -10,6 +11,8 @@ from cudnn_doctor.matrix.query import gpu_by_cc
 from cudnn_doctor.matrix.specs import version_key
 from cudnn_doctor.matrix.target import TargetGpu
 
+_DATA_CENTRE = re.compile(r"\b(Tesla|G[BH][23]00|T4G?|[ABHLPV]\d{1,3}[A-Z]?)\b")
+_WORKSTATION = re.compile(r"\b(RTX|GTX|GeForce|Quadro)\b", re.IGNORECASE)
 _STATES: dict[str, Literal["ok", "out", "unknown"]] = {
     "native": "ok",
     "ptx": "out",
@@ -45,6 +48,13 @@ def gpu_verdict(
 def is_blackwell(gpu: TargetGpu) -> bool:
     """Compute capability 10.0 and later, which needs driver R570 at least."""
     return version_key(gpu.cc) >= (10, 0)
+
+
+def is_data_centre(gpu: TargetGpu) -> bool:
+    """Whether NVIDIA supports CUDA forward compatibility on it, as far as name or kind tell."""
+    if gpu.name:
+        return bool(_DATA_CENTRE.search(gpu.name)) and not _WORKSTATION.search(gpu.name)
+    return gpu.cc in ("8.0", "9.0", "10.0", "10.3")
 
 
 def _documented_minimum(variant: Variant, cc: str) -> bool:

@@ -6,10 +6,10 @@ import dataclasses
 
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.candidates import Candidate
-from cudnn_doctor.matrix.gpus import gpu_verdict
+from cudnn_doctor.matrix.gpus import gpu_verdict, is_blackwell, is_data_centre
 from cudnn_doctor.matrix.model import DistroPackage, Matrix
 from cudnn_doctor.matrix.specs import version_key
-from cudnn_doctor.matrix.target import TargetGpu
+from cudnn_doctor.matrix.target import Target, TargetGpu
 from cudnn_doctor.matrix.verdict import METHOD_WORDS, Verdict
 
 _BLACKWELL = "570.26"
@@ -41,16 +41,28 @@ class GpuConstraint:
 class DriverConstraint:
     """The driver must be new enough for the CUDA flavour, by CUDA minor-version compatibility."""
 
-    driver: str | None
-    driver_cuda: str | None
-    blackwell: bool
+    target: Target
     matrix: Matrix
 
     @property
     def name(self) -> str:
-        if not self.driver:
-            return f"driver for CUDA {self.driver_cuda}"
-        return f"driver {self.driver}" + (" with a Blackwell GPU" if self.blackwell else "")
+        if not self.target.driver:
+            return f"driver for CUDA {self.target.driver_cuda}"
+        compat = f" with cuda-compat {self.compat}" if self.compat else ""
+        return f"driver {self.target.driver}{compat}" + (
+            " with a Blackwell GPU" if self.blackwell else ""
+        )
+
+    @property
+    def blackwell(self) -> bool:
+        """Whether any GPU needs a driver of its generation."""
+        return any(map(is_blackwell, self.target.gpus))
+
+    @property
+    def compat(self) -> str | None:
+        """The cuda-compat libcuda that stands in for the driver's: on data-centre GPUs only."""
+        gpus = self.target.gpus
+        return self.target.compat_driver if gpus and all(map(is_data_centre, gpus)) else None
 
     @property
     def relax(self) -> str:
@@ -60,20 +72,21 @@ class DriverConstraint:
         )
 
     def judge(self, candidate: Candidate) -> Verdict:
-        cuda = candidate.variant.cuda
-        if not self.driver:
-            fits = version_key(cuda)[:1] <= version_key(self.driver_cuda)[:1]
-            why = f"the driver supports CUDA {self.driver_cuda}, this is a CUDA {cuda} build"
+        cuda, target = candidate.variant.cuda, self.target
+        if not target.driver:
+            fits = version_key(cuda)[:1] <= version_key(target.driver_cuda)[:1]
+            why = f"the driver supports CUDA {target.driver_cuda}, this is a CUDA {cuda} build"
             return Verdict("ok" if fits else "out", why)
         floor = driver_floor(candidate, self.matrix, blackwell=self.blackwell)
         if floor is None:
             return Verdict("unknown", f"the lowest driver for CUDA {cuda} is not known")
-        given = version_key(self.driver)
+        here = self.compat or target.driver
+        given = version_key(here)
         # A bare branch ("535") stands for its newest driver: only the numbers given are compared.
         fits = given >= version_key(floor)[: len(given)]
         reason = " with a Blackwell GPU" if self.blackwell else ""
         known = query.how(self.matrix, candidate.variant, "driver")
-        why = f"CUDA {cuda} builds need driver {floor} or newer{reason}; here {self.driver}"
+        why = f"CUDA {cuda} builds need driver {floor} or newer{reason}; here {here}"
         why += f" ({known})" if known and candidate.variant.driver else ""
         return Verdict("ok" if fits else "out", why)
 

@@ -17,7 +17,7 @@ from cudnn_doctor.matrix.candidates import Candidate, candidates
 from cudnn_doctor.matrix.conflict import allowed, relaxations, smallest_conflict
 from cudnn_doctor.matrix.constraints import constraints
 from cudnn_doctor.matrix.frameworks import find_builds, records_of
-from cudnn_doctor.matrix.gpus import is_blackwell
+from cudnn_doctor.matrix.gpus import is_blackwell, is_data_centre
 from cudnn_doctor.matrix.judgement import Judgement
 from cudnn_doctor.matrix.machine_constraints import DriverConstraint, driver_floor
 from cudnn_doctor.matrix.model import Matrix
@@ -97,6 +97,7 @@ class _Resolver:
         floor = self._driver(chosen)
         if not (target.driver or target.driver_cuda) and floor:
             yield f"no driver is known: this needs {floor} or newer; --driver or --cuda narrows it"
+        yield from self._forward_compatibility(chosen)
         for gpu in target.gpus:
             if gpu.cc is None:
                 yield f"{gpu.label}: compute capability not known, so it was not considered"
@@ -106,6 +107,22 @@ class _Resolver:
                 yield f"{gpu.label}: driver branch {last} is the last that drives it"
         if unknown := self.judged.unknowns(best):
             yield f"no release is known to satisfy {', '.join(unknown)}; verify it after installing"
+
+    def _forward_compatibility(self, chosen: Candidate) -> Iterable[str]:
+        """What a cuda-compat package would allow where the driver alone holds a newer CUDA back."""
+        driver = next(
+            (c for c in self.judged.constraints.values() if isinstance(c, DriverConstraint)), None
+        )
+        gpus = self.target.gpus
+        if driver is None or not gpus or not all(map(is_data_centre, gpus)):
+            return
+        best = self.judged.without([driver.name]).best()
+        if best is not None and self.candidates[best].age[:2] > chosen.age[:2]:
+            better = self.candidates[best]
+            yield (
+                f"on data-centre GPUs the cuda-compat package for CUDA {better.cuda} (forward "
+                f"compatibility) would allow cuDNN {better.build} without a newer driver"
+            )
 
     def _newer(self, chosen: Candidate) -> Iterable[RuledOut]:
         groups: dict[tuple[str, str], list[int]] = {}

@@ -106,6 +106,8 @@ class Target(Fact, frozen=True, kw_only=True):
     """``"535.54.03"``, or a bare branch ``"535"``."""
     driver_cuda: str | None = None
     """Highest CUDA that the driver supports, used where its version is not known."""
+    compat_driver: str | None = None
+    """Version of the cuda-compat libcuda that the loader would open before the driver's own."""
     cuda: str | None = None
     """Wanted CUDA, ``"12"`` or ``"12.4"``."""
     platform: str = "linux-x86_64"
@@ -145,6 +147,7 @@ class Target(Fact, frozen=True, kw_only=True):
             ),
             driver=driver.version or driver.kernel_version,
             driver_cuda=driver.cuda,
+            compat_driver=_compat_driver(machine),
             platform=_machine_platform(system.arch, driver.jetpack),
             glibc=system.libc_version if system.libc != "musl" else None,
             libc=system.libc or "glibc",
@@ -152,6 +155,19 @@ class Target(Fact, frozen=True, kw_only=True):
             frameworks=tuple(request for request in installed if request is not None),
             python=active[0].python if active else None,
         )
+
+
+def _compat_driver(machine: Machine) -> str | None:
+    """Version of a cuda-compat libcuda on LD_LIBRARY_PATH or first in ld.so.cache."""
+    known = {library.path: library for library in machine.libraries}
+    folders = machine.environ.get("LD_LIBRARY_PATH", "").split(":")
+    paths = [f"{folder.rstrip('/')}/libcuda.so.1" for folder in folders if folder]
+    paths += [e.path for e in machine.loader.cache or () if e.soname == "libcuda.so.1"]
+    first = next((known[path] for path in paths if path in known), None)
+    if first is None or "/compat/" not in first.path:
+        return None
+    named = re.search(r"libcuda\.so\.(\d{3}(?:\.\d+)+)$", first.real or "")
+    return first.version or (named[1] if named else None)
 
 
 def platform_of(arch: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.machine.model import Driver, Environment, Framework, Gpu, Machine, System
+from cudnn_doctor.machine.model import Driver, Environment, Framework, Gpu, Library, Machine, System
 from cudnn_doctor.matrix.frameworks import find_builds
 from cudnn_doctor.matrix.model import FrameworkNeed, Issue, Matrix, Release, Variant, Wheel
 from cudnn_doctor.matrix.resolver import Conflict, Resolution, resolve
@@ -253,3 +253,59 @@ def test_a_known_bad_release_is_given_to_whom_it_was_asked_for_by_number() -> No
     assert isinstance(asked, Resolution)
     assert any("asked for by number" in reason for reason in asked.reasons)
     assert isinstance(resolve(Target(version=">=9.20"), facts), Conflict)
+
+
+# -- forward compatibility
+
+
+def compat_machine(name: str) -> Machine:
+    folder = "/usr/local/cuda-13.0/compat"
+    library = Library(path=f"{folder}/libcuda.so.1", real=f"{folder}/libcuda.so.580.65.06")
+    return Machine(
+        system=System(arch="x86_64"),
+        gpus=(Gpu(name=name, compute_capability="8.0"),),
+        driver=Driver(version="535.54.03"),
+        environ={"LD_LIBRARY_PATH": f"/opt/lib:{folder}"},
+        libraries=(library,),
+    )
+
+
+TWO_CUDAS = matrix(
+    Release(
+        version="9.20.0",
+        build="9.20.0.48",
+        variants=(
+            Variant(cuda="12", cc=("8.0", "9.0"), driver="525.60.13"),
+            Variant(cuda="13", cc=("8.0", "9.0"), driver="580.65.06"),
+        ),
+        wheels=release("9.20.0.48", "12", "13").wheels,
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "cuda"),
+    [("NVIDIA A100-SXM4-80GB", "13"), ("Tesla A30", "13"), ("NVIDIA GeForce RTX 3090", "12")],
+)
+def test_cuda_compat_stands_in_for_the_driver_on_data_centre_gpus(name: str, cuda: str) -> None:
+    target = Target.from_machine(compat_machine(name))
+    assert target.compat_driver == "580.65.06"
+    result = resolve(target, TWO_CUDAS)
+    assert isinstance(result, Resolution) and result.cuda == cuda
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("NVIDIA H200", True), ("NVIDIA GeForce RTX 4090", False), ("T1000", False)]
+)
+def test_forward_compatibility_is_offered_where_it_exists(name: str, told: bool) -> None:
+    target = Target(gpus=(TargetGpu(cc="9.0", name=name),), driver="535.54.03")
+    result = resolve(target, TWO_CUDAS)
+    assert isinstance(result, Resolution) and result.cuda == "12"
+    assert any("cuda-compat" in note for note in result.notes) is told
+
+
+def test_forward_compatibility_is_not_offered_where_the_driver_holds_nothing_back() -> None:
+    target = Target(gpus=(TargetGpu(cc="9.0", name="H200"),), driver="580.65.06")
+    result = resolve(target, TWO_CUDAS)
+    assert isinstance(result, Resolution)
+    assert not any("cuda-compat" in note for note in result.notes)
