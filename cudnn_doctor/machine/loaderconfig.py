@@ -88,9 +88,9 @@ def _musl_folders(host: Host, arch: str) -> tuple[str, ...]:
 
 def _default_folders(host: Host, arch: str) -> tuple[str, ...]:
     """The folders built into glibc's ld.so: Debian's multiarch, or lib64 elsewhere."""
-    triplet = TRIPLETS.get(arch)
-    if triplet and (host.is_dir(f"/lib/{triplet}") or host.is_dir(f"/usr/lib/{triplet}")):
-        return (f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib", "/usr/lib")
+    for triplet in (TRIPLETS[arch],) if arch in TRIPLETS else TRIPLETS.values():
+        if host.is_dir(f"/lib/{triplet}") or host.is_dir(f"/usr/lib/{triplet}"):
+            return (f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib", "/usr/lib")
     if arch in {"i386", "arm"}:
         return ("/lib", "/usr/lib")
     return ("/lib64", "/usr/lib64", *(("/usr/lib",) if not host.is_dir("/usr/lib64") else ()))

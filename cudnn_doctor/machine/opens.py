@@ -45,7 +45,8 @@ OPENS: tuple[Opened, ...] = (
     Opened("ext", "", (9, 22, 0), _END, (9, 22, 0)),
     Opened("engines_precompiled", "graph", _V9, _END, _V9, ("graph",)),
     Opened("engines_runtime_compiled", "graph", _V9, _END, _V9, ("graph",)),
-    # 9.20.0 asks for it, and no package of 9.20.0 has it: it takes what the loader finds elsewhere.
+    # The graph library of 9.20.0 (cu12, cu13) names it, that of 9.19.0 does not, and no wheel of
+    # 9.20.0 has it: 9.20.0 takes what the loader finds elsewhere. Measured on these wheels.
     Opened("engines_tensor_ir", "graph", (9, 20, 0), _END, (9, 21, 0), ("graph",)),
     Opened("heuristic", "graph", _V9, _END, _V9, ("graph",)),
 )

@@ -111,7 +111,8 @@ def make_root(tmp_path: Path, files: dict[str, str | bytes]) -> Host:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    shutil.copy("/bin/sh", tmp_path / "bin/sh") if (tmp_path / "bin").is_dir() else None
+    if (tmp_path / "bin").is_dir():
+        shutil.copy("/bin/sh", tmp_path / "bin/sh")
     return Host(str(tmp_path))
 
 
@@ -138,11 +139,10 @@ def test_a_broken_cache_is_a_recorded_failure(tmp_path: Path) -> None:
 
 
 def test_default_folders_follow_the_distribution(tmp_path: Path) -> None:
-    debian = tmp_path / "debian"
-    host = make_root(debian, {"bin/x": "", "usr/lib/x86_64-linux-gnu/x": ""})
-    if probe_loader(host).default_folders[0].startswith("/lib/"):
-        assert probe_loader(host).default_folders[1] == "/usr/lib/x86_64-linux-gnu"
-    fedora = make_root(tmp_path / "fedora", {"bin/x": "", "usr/lib64/x": ""})
+    debian = make_root(tmp_path / "debian", {"usr/lib/aarch64-linux-gnu/x": ""})
+    folders = ("/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib", "/usr/lib")
+    assert probe_loader(debian).default_folders == folders
+    fedora = make_root(tmp_path / "fedora", {"usr/lib64/x": ""})
     assert probe_loader(fedora).default_folders == ("/lib64", "/usr/lib64")
 
 
