@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from cudnn_doctor import __version__
 from cudnn_doctor.matrix.resolution import Conflict, Resolution
 
-SCHEMA = 1
 _WIDTH = 80
 
 
+class ResolveDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``resolve --json`` prints: ``resolution`` or, with exit code 4, ``conflict``."""
+
+    schema: Literal[1] = 1
+    tool: str
+    resolution: Resolution | msgspec.UnsetType = msgspec.UNSET
+    conflict: Conflict | msgspec.UnsetType = msgspec.UNSET
+
+
 def to_json(result: Resolution | Conflict, *, explain: bool) -> dict[str, Any]:
-    """The document that ``resolve --json`` prints: ``resolution`` or ``conflict``."""
-    body: dict[str, Any] = msgspec.to_builtins(result)
+    """The document as plain data; ``newer`` is there only where ``explain`` asks for it."""
+    tool = f"cudnn-doctor {__version__}"
+    if isinstance(result, Conflict):
+        document = ResolveDocument(tool=tool, conflict=result)
+    else:
+        document = ResolveDocument(tool=tool, resolution=result)
+    plain: dict[str, Any] = msgspec.to_builtins(document)
     if not explain:
-        body.pop("newer", None)
-    name = "resolution" if isinstance(result, Resolution) else "conflict"
-    return {"schema": SCHEMA, "tool": f"cudnn-doctor {__version__}", name: body}
+        plain.get("resolution", {}).pop("newer", None)
+    return plain
 
 
 def to_text(result: Resolution | Conflict, *, explain: bool) -> str:

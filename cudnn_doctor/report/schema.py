@@ -11,12 +11,14 @@ import msgspec
 
 from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.report.json import CheckDocument
+from cudnn_doctor.report.resolution import ResolveDocument
 from cudnn_doctor.report.which import WhichDocument
 
 FOLDER = Path(__file__).parent / "schemas"
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "check": CheckDocument,
     "machine": Machine,
+    "resolve": ResolveDocument,
     "which": WhichDocument,
 }
 """File name (without ``.json``) -> type."""

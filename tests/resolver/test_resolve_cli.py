@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import cudnn_doctor
@@ -38,6 +39,14 @@ def test_the_json_of_an_answer() -> None:
     assert len(answer["archive"]["sha256"]) == 64
     assert any("6.1" in reason for reason in answer["reasons"])
     assert "newer" not in answer
+
+
+@pytest.mark.parametrize("version", ["9", "9.19.1", ">=99"])
+def test_the_json_keeps_to_its_schema(version: str) -> None:
+    schema = Path(cudnn_doctor.__file__).parent / "report" / "schemas" / "resolve.json"
+    found = document("--gpu", "8.6", "--version", version, "--explain")
+    jsonschema.validate(found, json.loads(schema.read_text()))
+    assert ("conflict" in found) == (version == ">=99")
 
 
 def test_cuda_13_companions_have_no_suffix() -> None:
