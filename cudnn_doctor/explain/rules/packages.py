@@ -1,0 +1,155 @@
+"""Package managers, downloads, disks and builds."""
+
+from __future__ import annotations
+
+import re
+
+from cudnn_doctor.explain.case import Case
+
+_CUDA_PACKAGE = re.compile(
+    r"cudnn|cuda|cublas|cufile|nvidia|nvrtc|cusparse|cusolver|curand|nsight|tensorrt|nccl"
+)
+_TMP = re.compile(r"/(?:var/)?tmp\b|/dev/shm|pip-(?:unpack|install|build)|\.tmp")
+
+
+def apt_depends(case: Case) -> None:
+    """``A : Depends: B (= v) but w is to be installed``."""
+    for seen in case.seen("apt-depends")[:4]:
+        who, need = seen.get("who"), seen.get("need")
+        if not _CUDA_PACKAGE.search(who + need):
+            continue
+        culprit = (
+            f"{need}: {seen.get('have')} would be installed, {who} wants {seen.get('version')}"
+        )
+        exact = seen.get("op").strip() == "="
+        case.vote("apt-version-pin-conflict", 0.92 if exact else 0.6, culprit=culprit, line=seen)
+    for seen in case.seen("apt-not-installable")[:4]:
+        who, need = seen.get("who"), seen.get("need")
+        if not _CUDA_PACKAGE.search(who + need):
+            continue
+        culprit = (
+            f"{who} needs {need}, which this release does not have: repository of another release"
+        )
+        foreign = not _CUDA_PACKAGE.search(need)
+        sure = 0.82 if seen.get("what") == "installable" else 0.4
+        case.vote(
+            "apt-wrong-distro-repo", sure if foreign else sure - 0.2, culprit=culprit, line=seen
+        )
+        case.vote("apt-version-pin-conflict", 0.2 if foreign else 0.45, culprit=culprit, line=seen)
+
+
+def named_packages(case: Case) -> None:
+    """Give the culprit's name to what the message alone supports."""
+    named = {
+        "apt-no-package": "apt-wrong-distro-repo",
+        "apt-no-version": "index-lacks-pinned-version",
+        "no-such-version": "index-lacks-pinned-version",
+        "placeholder": "pypi-placeholder-package",
+        "rpm-conflict": "rpm-repo-conflict",
+        "apt-mixed": "apt-repos-mixed",
+        "name-taken": "package-layout-change",
+        "layout": "package-layout-change",
+        "cmake-variable": "cmake-variable-wrong",
+    }
+    for event, diagnosis in named.items():
+        seen = case.first(event)
+        if seen is not None:
+            parts = [
+                seen.get(k) for k in ("name", "name2", "version", "variable", "path", "what", "url")
+            ]
+            culprit = " ".join(part for part in parts if part)
+            if event == "placeholder":
+                culprit = (
+                    "the name nvidia-cudnn (a placeholder; the real names end in -cu12, -cu13)"
+                )
+            if diagnosis in case.suspects:
+                case.vote(diagnosis, 0.1, culprit=culprit[:160], line=seen)
+
+
+def pins(case: Case) -> None:
+    """Two requirements on one cuDNN package."""
+    wanted: dict[str, dict[str, str]] = {}
+    first = None
+    for seen in case.seen("pin"):
+        first = first or seen
+        wanted.setdefault(seen.get("name"), {})[seen.get("who").strip()] = seen.get("spec").strip()
+    for name, by in wanted.items():
+        failed = case.seen("pin-conflict")
+        if len(set(by.values())) > 1 or (failed and by):
+            who = "; ".join(f"{k} wants {name}{v}" for k, v in list(by.items())[:3])
+            case.vote("pip-pin-conflict", 0.9 if len(set(by.values())) > 1 else 0.6,
+                      culprit=f"exact pins: {who}", line=first)  # fmt: skip
+    for seen in case.seen("pin-conflict")[:1]:
+        if seen.get("who"):
+            case.vote("pip-pin-conflict", 0.3,
+                      culprit=f"{seen.get('who')}'s exact pin {seen.get('spec')}", line=seen)  # fmt: skip
+
+
+def space(case: Case) -> None:
+    """No space: in the folder for temporary files, or where the files go."""
+    for seen in case.seen("no-space")[:1]:
+        disks = case.facts.machine.system.disks
+        tmp = next(
+            (d for d in disks if d.path in ("/tmp", "/var/tmp") or "tmp" in d.filesystem), None
+        )
+        pip = case.seen("pip-working") or re.search(r"\bpip\b|Errno 28|os error 28", seen.text)
+        path = re.search(r"[''\"]?(/[^''\"\s]+)", seen.get("rest"))
+        ours = pip or _CUDA_PACKAGE.search(seen.text) or case.seen("dist-version", "corrupt")
+        if not ours and not case.facts.given:
+            continue
+        where = path[1] if path else ""
+        if tmp is not None and (tmp.free == 0 or (tmp.free or 1 << 60) < 4 << 30):
+            case.vote("tmp-full", 0.9, f"{tmp.path} is {tmp.filesystem or 'small'}",
+                      culprit=f"{tmp.path} ({tmp.filesystem or 'small file system'})", line=seen)  # fmt: skip
+        elif where and not _TMP.search(where):
+            case.vote("disk-full", 0.8, culprit=where, line=seen)
+            case.vote("tmp-full", 0.2, line=seen)
+        elif where:
+            case.vote("tmp-full", 0.85, culprit=where, line=seen)
+        else:
+            case.vote("tmp-full", 0.55 if pip else 0.3, culprit="TMPDIR", line=seen)
+            case.vote("disk-full", 0.45 if pip else 0.6, culprit="the target", line=seen)
+
+
+def corrupt(case: Case) -> None:
+    """Name the file whose download is broken."""
+    seen = case.first("corrupt")
+    if seen is None:
+        return
+    text = "\n".join(o.text for o in case.observations)
+    file = re.search(r"nvidia[\w.-]*cudnn[\w.-]*|libcudnn[\w.+~-]*|cudnn-[\w.-]*", text)
+    ours = file or _CUDA_PACKAGE.search(text)
+    if not ours:
+        case.doubt("download-corrupt", 0.3)
+    case.vote("download-corrupt", 0.2, culprit=file[0] if file else "the download", line=seen)
+    if (empty := case.first("no-space")) is not None:
+        case.vote("disk-full", 0.3, line=empty)
+
+
+def headers(case: Case) -> None:
+    """Headers not where the build looks."""
+    seen = case.first("header-missing")
+    if seen is None:
+        return
+    option = re.search(r"CUDNN_INCLUDE_(?:DIR|PATH)\s*=\s*(\S+)", case.facts.prose)
+    culprit = (
+        f"CUDNN_INCLUDE_DIR={option[1]}" if option else (seen.get("path") + seen.get("header"))
+    )
+    case.vote("dev-headers-wrong-path", 0.6, culprit=f"{culprit}: no header there", line=seen)
+    if case.facts.copies_known and not case.facts.copies:
+        case.vote("cudnn-not-installed", 0.6, "no cuDNN on the machine", line=seen)
+
+
+def found_in_two_places(case: Case) -> None:
+    """CMake took the headers and the library from different trees."""
+    for seen in case.seen("found-cudnn"):
+        include, library = seen.get("include"), seen.get("library")
+        if include and library:
+            tree = include.rpartition("/include")[0]
+            if tree and not library.startswith(tree) and "conda" in include + library:
+                case.vote(
+                    "header-library-mismatch", 0.5, culprit=f"{include} with {library}", line=seen
+                )
+
+
+PACKAGE_RULES = (apt_depends, named_packages, pins, space, corrupt, headers, found_in_two_places)
