@@ -81,7 +81,7 @@ class Case:
         """Raise the confidence in a diagnosis; the strongest vote names the culprit."""
         suspect = self.suspects.setdefault(diagnosis, Suspect(diagnosis))
         suspect.missed *= 1.0 - min(max(weight, 0.0), 0.99)
-        if weight >= 0.5 and not symptom:
+        if weight >= 0.3 and not symptom:
             suspect.by_cause = True
         if culprit and weight > suspect.culprit_weight:
             suspect.culprit, suspect.culprit_weight = culprit, weight

@@ -53,10 +53,10 @@ def _vote_by_signature(case: Case) -> None:
             case.vote(
                 diagnosis,
                 0.0 if again else weight,
-                culprit=culprit,
                 line=seen,
                 symptom=signature.role != "cause",
             )
+            case.suspects[diagnosis].culprit = case.suspects[diagnosis].culprit or culprit
     for seen in case.observations:
         for diagnosis in seen.signature.rules_out:
             case.doubt(diagnosis, 0.1)
@@ -92,7 +92,7 @@ def _diagnosis(case: Case, suspect: Suspect) -> Diagnosis:
     )
 
 
-def _consequences(case: Case, own: set[int | None]) -> tuple[Evidence, ...]:
+def _consequences(case: Case, own: set[int]) -> tuple[Evidence, ...]:
     return tuple(
         Evidence(what=o.text.strip()[:240], line=o.line, how="log")
         for o in case.observations

@@ -37,7 +37,7 @@ def _r(title: str, *commands: str, root: bool = False, auto: bool = False) -> Re
 def _not_on_path(w: Words) -> tuple[Remedy, ...]:
     folder = w.hidden_folder
     found = []
-    if "site-packages" in folder or w.pythonic:
+    if "site-packages" in folder or (w.pythonic and not folder):
         found.append(_r("Put the wheel's folders on LD_LIBRARY_PATH before the start",
                         w.export_wheel_path))  # fmt: skip
         found.append(_r("Or load cuDNN first in Python", "python: import torch  # before the other library",

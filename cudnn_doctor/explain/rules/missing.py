@@ -56,6 +56,8 @@ def sublibraries(case: Case) -> None:
         if _lacking(case, seen, lib):
             continue
         missing_cudnn(case, seen, lib, int(version.split(".")[0]), shim=version)
+        if case.seen("version-refused"):
+            case.doubt("cudnn-not-on-loader-path", 0.6)
         if not private_shim and not case.facts.copies_known:
             case.vote("cudnn-install-incomplete", 0.4, culprit=lib, line=seen)
             case.vote("mixed-cudnn-copies", 0.3, culprit=f"the shim {version}", line=seen)

@@ -24,19 +24,28 @@ def clobbered(case: Case) -> None:
               culprit=f"nvidia/cudnn/lib, owned by {names or 'two wheels'}{told}", line=seen)  # fmt: skip
 
 
+_FAMILIES = {"Kepler": (3, 5), "Maxwell": (5, 2), "Pascal": (6, 1), "Volta": (7, 0)}
+
+
 def pascal(case: Case) -> None:
     """A cuDNN that dropped the GPU (9.11 and later need CC 7.5)."""
     seen = case.first("cudnn-version", "cudnn-status", "no-kernel-image", "no-algorithm")
+    family = case.first("gpu-family")
     capability = case.facts.capability
+    if not capability and family is not None:
+        capability = _FAMILIES[family.get("family")]
     if seen is None or not capability or capability >= (7, 5):
         return
     versions = [numbers(c.version) for c in case.facts.copies if c.version]
     versions += [numbers(v) for v in case.facts.cudnn_wheels.values()]
+    if family is not None:
+        told = [release(o.get("number") or o.get("version")) for o in case.seen("cudnn-version")]
+        versions += [version.release for version in told if version]
     newest = max((v for v in versions if v), default=())
     if newest >= (9, 11):
         case.vote(
             "gpu-too-old-for-cudnn",
-            0.92,
+            0.92 if case.facts.capability else 0.5,
             "cuDNN 9.11 and later support compute capability 7.5 and above",
             culprit=f"CC {'.'.join(map(str, capability))} with cuDNN {'.'.join(map(str, newest[:3]))}",
             line=seen,
