@@ -9,8 +9,9 @@ short numbers fits the accumulator; two roundings to 11 bits for TF32), a that o
 (tensor cores cut off instead of rounding), r that of storing the result, and g(n) the growth over
 n additions: n in the worst case; 8 * sqrt(n) where that is smaller, which random rounding errors
 exceed with a probability below 2e-14 an element (the probabilistic bound of Higham and Mary,
-SIAM J. Sci. Comput. 41, 2019). Two per cent are added for second-order terms, and the type's
-smallest normal number for results that underflow.
+SIAM J. Sci. Comput. 41, 2019). Tensor cores that add many products at once (`Format.chunk`) make
+fewer additions, and cut off up to four units within each. Two per cent are added for second-order
+terms, and the type's smallest normal number for results that underflow.
 
 Algorithms that work in a transformed domain (FFT, Winograd) mix all of a tile's elements, so their
 errors follow the tile's largest sum and not each element's own; `TRANSFORM` widens S to its maximum
@@ -46,7 +47,8 @@ def sum_bound(
     transforms: bool = False,
 ) -> Any:
     """Bound of |computed - exact| for each element; ``magnitude`` is S of the module's text."""
-    relative = arithmetic.product + growth(terms) * arithmetic.accumulation
+    additions = growth(-(-terms // arithmetic.chunk) + (4 if arithmetic.chunk > 1 else 0))
+    relative = arithmetic.product + additions * arithmetic.accumulation
     if transforms:
         magnitude = TRANSFORM * magnitude.max()
     tiny = _TINY.get(stored.name, _TINY_FP32)

@@ -58,6 +58,9 @@ def initialise_cause(name: str, facts: Mapping[str, Any]) -> str:
     return _full(name, facts) or _too_old(name, facts) or _of_status(name)
 
 
+_SYMBOL = re.compile(r"[Cc]annot load symbol (\w+)")
+
+
 def _full(name: str, facts: Mapping[str, Any]) -> str:
     if "OUT_OF_MEMORY" in name or "ALLOC" in name or _memory_is_full(facts):
         return f"GPU memory is full ({_memory(facts)}): another process holds it"
@@ -117,6 +120,9 @@ def step_cause(error: str, facts: Mapping[str, Any]) -> str:
 
 def death_cause(how: str, log: str) -> str:
     """Why a child process died, from its signal and the end of its output."""
+    symbol = _SYMBOL.search(log)
+    if symbol:
+        return f"the library that defines {symbol.group(1)} is missing or of another release"
     named = _MISSING.search(log)
     refused = any(word in log.lower() for word in ("cannot", "unable", "could not"))
     if named and refused and how != "SIGBUS":

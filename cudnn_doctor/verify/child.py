@@ -36,6 +36,8 @@ _VERSION_CHECKS = {
     "adv_infer": "cudnnAdvInferVersionCheck",
     "adv_train": "cudnnAdvTrainVersionCheck",
 }
+_ANSWERS = ("graph", "ops_infer")
+"""The libraries that define cudnnGetVersion, of 9.x and 8.x."""
 _LASTING = ("ILLEGAL_ADDRESS", "LAUNCH_FAILED", "MISALIGNED", "ASSERT", "ECC", "DEINITIALIZED")
 """CUDA errors after which nothing more can be done in the process."""
 
@@ -81,7 +83,10 @@ class Reporter:
             status, detail = "fail", str(error)
             go_on = not any(word in error.name for word in _LASTING)
         except Exception as error:  # a bug of ours must not hide the other steps
+            import traceback
+
             status, detail = "fail", f"internal error: {type(error).__name__}: {error}"
+            data = {"trace": traceback.format_exc()}
         new = sorted(set(mapped_files()) - before)
         if new:
             data["mapped"] = new
@@ -119,13 +124,13 @@ def load(job: Job, report: Reporter) -> None:
     """Open every library of the copy by its path, ask versions, prove where the files are from."""
     _open_companions(job, report)
     for name in load_order(job.copy.libraries):
-        if not report.step("load", name, partial(_open_one, job, name)):
+        if not report.step("load", name, partial(_open_one, job, name, report)):
             return
     report.step("load", "versions", lambda: _versions(job, report))
     report.step("load", "mapped files", lambda: _mapped(job, report))
 
 
-def _open_one(job: Job, name: str) -> dict[str, Any]:
+def _open_one(job: Job, name: str, report: Reporter) -> dict[str, Any]:
     path = os.path.join(job.copy.folder, name)
     try:
         library = open_global(path)
@@ -134,6 +139,8 @@ def _open_one(job: Job, name: str) -> dict[str, Any]:
             raise Skip("needs the driver's libcuda.so.1, which is not on this machine") from error
         raise Fault(f"cannot be opened: {error}") from error
     part = name.removeprefix("libcudnn").partition(".so")[0].removeprefix("_")
+    if part in _ANSWERS:  # asked at once: the shim may not live to be asked
+        report.fact(cudnn=Cudnn(library).version)
     check = _VERSION_CHECKS.get(part, "")
     if check and hasattr(library, check):
         code = getattr(library, check)()
@@ -287,11 +294,18 @@ def work(job: Job, report: Reporter) -> None:
 
 def _do(session: Session, rung: str, steps: Iterable[Any]) -> bool:
     from cudnn_doctor.verify import speed
+    from cudnn_doctor.verify.cublas import CublasError
 
     def run(step: Any) -> dict[str, Any]:
         try:
             data: dict[str, Any] = step.run(session.lab)
+        except CublasError as error:
+            raise Skip(f"cuBLAS is needed for the reference rate: {error}") from error
         except CudnnError as error:
+            if error.unsupported:
+                if rung != "convolve":
+                    raise Skip(str(error)) from error
+                raise
             cause = step_cause(str(error), session.facts)
             raise Fault(f"{cause} [{error}]" if cause else str(error)) from error
         if rung == "speed" and (why := speed.slow(data)):

@@ -50,7 +50,7 @@ class Cublas:
             self.path = path
             break
         else:
-            raise CublasError("; ".join(errors) or "no libcublas is known")
+            raise CublasError(errors[-1] if errors else "no libcublas is known")
         self._handle = P()
         self._check("cublasCreate_v2", self._lib.cublasCreate_v2(ctypes.byref(self._handle)))
 

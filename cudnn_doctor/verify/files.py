@@ -42,7 +42,9 @@ def _complete(
         why = f"what {copy.version or 'this release'} ships is not known"
         return _result("complete", [], "", skip=why)
     missing = [f"{name} is missing" for name in expected if name not in there]
-    return _result("complete", missing, f"all {len(expected)} libraries of {copy.version}")
+    return _result(
+        "complete", missing, f"all {len(expected)} libraries of {copy.version or 'its major'}"
+    )
 
 
 def _one_release(copy: Copy, libraries: Sequence[Library]) -> StepResult:

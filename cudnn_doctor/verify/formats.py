@@ -20,6 +20,8 @@ class Format(NamedTuple):
     """Relative error of one product: both operands may first be shortened (TF32)."""
     accumulation: float
     """Relative error of one addition to the running sum."""
+    chunk: int = 1
+    """Products that one addition takes at once, where that is known to be more."""
 
     @property
     def rounding_name(self) -> str:
@@ -43,8 +45,8 @@ FORMATS = {
         Format("fp16", DataType.HALF, "float16", 2.0**-11, _FP32, _TENSOR_CORE),
         Format("bf16", DataType.BFLOAT16, "uint16", 2.0**-8, _FP32, _TENSOR_CORE),
         Format("int8", DataType.INT8, "int8", 0.0, 0.0, 0.0),
-        # FP8 tensor cores of Hopper keep 14 bits of the running sum.
-        Format("fp8", DataType.FP8_E4M3, "uint8", 2.0**-4, 0.0, 2.0**-13),
+        # FP8 tensor cores of Hopper add 32 products at once and keep 14 bits of the running sum.
+        Format("fp8", DataType.FP8_E4M3, "uint8", 2.0**-4, 0.0, 2.0**-13, 32),
     )
 }
 

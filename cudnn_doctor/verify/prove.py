@@ -84,6 +84,8 @@ def prove(
     cuda = copy.cuda or _cuda(facts)
     copy = msgspec.structs.replace(copy, version=version, cuda=cuda)
     expected = query.sublibraries(matrix, _short(version), cuda) if version else None
+    if expected is None:
+        expected = _core(matrix, copy.shim)
     steps = (
         *files.judge(copy, chosen.libraries, expected),
         *loaded.steps,
@@ -150,6 +152,15 @@ def _environ(
 def _release(facts: Mapping[str, Any]) -> str | None:
     number = facts.get("cudnn")
     return CudnnVersion.decode(number).short if number else None
+
+
+def _core(matrix: Matrix, shim: str) -> tuple[str, ...] | None:
+    """Libraries that every known release of the shim's major ships."""
+    shipped = [r.libraries for r in matrix.releases if r.libraries and shim in r.libraries]
+    if not shipped:
+        return None
+    common = set(shipped[0]).intersection(*shipped)
+    return tuple(name for name in shipped[0] if name in common)
 
 
 def _short(version: str) -> str:

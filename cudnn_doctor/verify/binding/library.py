@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cudnn_doctor.verify.binding.status import CudnnError
+from cudnn_doctor.verify.binding.status import NOT_EXPORTED, CudnnError
 
 P = ctypes.c_void_p
 I = ctypes.c_int  # noqa: E741
@@ -93,7 +93,7 @@ class Cudnn:
         """Call a declared function; raises CudnnError unless it returns success."""
         function = getattr(self._shim, name, None)
         if function is None:
-            raise CudnnError(name, -1, "not exported by this release")
+            raise CudnnError(name, NOT_EXPORTED)
         function.argtypes = self._signatures[name]
         code = function(*arguments)
         if code:

@@ -70,8 +70,14 @@ _V9 = {
 }
 
 
+NOT_EXPORTED = -1
+"""Our own code for a function that the release does not export."""
+
+
 def status_name(code: int) -> str:
     """``CUDNN_STATUS_...`` of a code of either numbering (they do not overlap but for 0)."""
+    if code == NOT_EXPORTED:
+        return "not exported"
     name = "SUCCESS" if code == 0 else _V8.get(code) or _V9.get(code)
     return f"CUDNN_STATUS_{name}" if name else f"cudnnStatus_t({code})"
 
@@ -88,9 +94,12 @@ class CudnnError(Exception):
 
     @property
     def unsupported(self) -> bool:
-        """Whether cuDNN says that it does not do this (which is an answer, not a fault).
+        """Whether cuDNN says that it does not do this (which is an answer, not a fault), or the
+        release has no such function (any more).
 
         A missing sublibrary or run-time compiler is a fault although its code is in the group.
         """
         missing = ("SUBLIBRARY_UNAVAILABLE", "PREREQUISITE_MISSING", "INCOMPATIBLE", "ARCH")
+        if self.code == NOT_EXPORTED:
+            return True
         return "NOT_SUPPORTED" in self.name and not any(part in self.name for part in missing)

@@ -1,0 +1,226 @@
+"""Everything of `verify` that needs a GPU, in one go of about five minutes.
+
+Usage: python benchmarks/gpu_session.py OUT [NAME...]
+
+Each step's output goes to a file of its own, all of them into OUT/verify.tar.gz; one line a step
+is printed. A step that fails or hangs does not keep the others from running. NAMEs choose steps.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+DISTRO = Path("/usr/lib/x86_64-linux-gnu")
+SCRATCH = Path("/tmp/cudnn-doctor-session")
+CLI = [sys.executable, "-m", "cudnn_doctor", "verify"]
+SEED = ["--seed", "20261130"]
+
+
+def wheel_folder() -> Path | None:
+    """Folder of the cuDNN wheel in this environment."""
+    spec = importlib.util.find_spec("nvidia.cudnn")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(places[0]) / "lib" if places else None
+
+
+def copy_of(folder: Path, name: str) -> Path:
+    """A folder of links to a copy's libraries, to be damaged."""
+    made = SCRATCH / name / "nvidia" / "cudnn" / "lib"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    for path in folder.glob("libcudnn*.so.*"):
+        if path.name.count(".") == 2:
+            (made / path.name).symlink_to(path.resolve())
+    return made
+
+
+def own(folder: Path, library: str) -> Path:
+    """Make one link a file of its own."""
+    path = folder / library
+    real = path.resolve()
+    path.unlink()
+    shutil.copyfile(real, path)
+    return path
+
+
+def without(folder: Path, part: str) -> Path:
+    made = copy_of(folder, f"without-{part}")
+    (made / f"libcudnn_{part}.so.9").unlink()
+    return made
+
+
+def foreign(folder: Path, part: str, other: Path) -> Path:
+    made = copy_of(folder, f"foreign-{part}")
+    path = made / f"libcudnn_{part}.so.9"
+    path.unlink()
+    path.symlink_to((other / path.name).resolve())
+    return made
+
+
+def truncated(folder: Path, part: str) -> Path:
+    made = copy_of(folder, f"truncated-{part}")
+    path = own(made, f"libcudnn_{part}.so.9")
+    os.truncate(path, path.stat().st_size // 2)
+    return made
+
+
+def flipped(folder: Path, part: str) -> Path:
+    """One bit in every 64 KiB of the GPU code, or of the code where there is none."""
+    sys.path.insert(0, str(ROOT))
+    from cudnn_doctor.machine.elf import section_range
+
+    made = copy_of(folder, f"flipped-{part}")
+    path = own(made, f"libcudnn_{part}.so.9")
+    start, size = section_range(str(path), ".nv_fatbin") or section_range(str(path), ".text")
+    with path.open("r+b") as file:
+        for at in range(start + 5000, start + size, 65536):
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 16]))
+    return made
+
+
+def garbage(folder: Path, name: str) -> Path:
+    """A run-time library that cannot be opened lies where it is looked for first."""
+    made = copy_of(folder, f"garbage-{name.split('.')[0]}")
+    for version in ("13", "12"):
+        (made / f"{name}.{version}").write_bytes(b"\x7fELF not really")
+    return made
+
+
+def shimmed(folder: Path) -> Path:
+    made = copy_of(folder, "shimmed")
+    (made / "libcudnn.so.9").unlink()
+    parts = [f"-l:libcudnn_{p}.so.9" for p in ("cnn", "adv", "ops", "graph")]
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-o", str(made / "libcudnn.so.9"),
+         str(ROOT / "tests/verify/faulty_cudnn.c"), "-Wl,-soname,libcudnn.so.9",
+         "-Wl,--no-as-needed", f"-L{made}", *parts, f"-Wl,-rpath,{made}",
+         "-Wl,--allow-shlib-undefined", "-ldl"],
+        check=True,
+    )  # fmt: skip
+    return made
+
+
+FILL = """
+import ctypes, sys, time
+sys.path.insert(0, {root!r})
+from cudnn_doctor.verify.cuda import Driver, Buffer
+d = Driver(); d.start(); held = []
+size = d.memory()[0]
+while size > 1 << 20:
+    try: held.append(Buffer(d, size))
+    except Exception: size //= 2
+print("held", sum(b.size for b in held) >> 20, "MiB; free", d.memory()[0] >> 20, flush=True)
+time.sleep(60)
+"""
+
+Step = tuple[str, list[str], dict[str, str]]
+
+
+def steps() -> Iterator[Step]:
+    wheel = wheel_folder()
+    distro = DISTRO if list(DISTRO.glob("libcudnn.so.*")) else None
+    yield "machine", ["nvidia-smi", "-q"], {}
+    explore = [sys.executable, str(HERE / "explore_engines.py")]
+    for name, folder in (("wheel", wheel), ("distro", distro)):
+        if folder is None:
+            continue
+        lib = ["--lib", str(folder), *SEED]
+        yield f"quick-{name}-first", [*CLI, *lib, "--quick", "--json"], {}
+        yield f"quick-{name}", [*CLI, *lib, "--quick", "--json"], {}
+        yield f"default-{name}", [*CLI, *lib, "--json"], {}
+        yield f"explore-{name}", [*explore, str(folder)], {}
+    if wheel is None:
+        return
+    lib = ["--lib", str(wheel), *SEED]
+    yield "text-wheel", [*CLI, *lib, "--quick", "-v"], {}
+    yield "plain-wheel", [*CLI, *lib, "--quick", "--json", "--references", "plain"], {}
+    yield "cupy-wheel", [*CLI, *lib, "--json", "--references", "cupy"], {}
+    yield "full-wheel", [*CLI, *lib, "--full", "--json"], {}
+    yield "torch", [*CLI, "--framework", "torch", *SEED, "--quick", "--json"], {}
+    yield "loader", [*CLI, *SEED, "--quick", "--json"], {}
+    if distro:
+        yield "compare", [*CLI, *lib, "--compare", str(distro), "--quick"], {}
+    yield from faults(wheel, distro)
+    yield "benchmark", [sys.executable, str(HERE / "verify.py"), "--json"], {}
+
+
+def faults(wheel: Path, distro: Path | None) -> Iterator[Step]:
+    def fault(name: str, folder: Path, **environ: str) -> Step:
+        level = ["--quick"] if "shim" in name or "memory" in name else []
+        return f"fault-{name}", [*CLI, "--lib", str(folder), *SEED, *level, "--json"], environ
+
+    parts = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled",
+             "engines_runtime_compiled")  # fmt: skip
+    for part in parts:
+        yield fault(f"without-{part}", without(wheel, part))
+    if distro:
+        for part in ("ops", "engines_precompiled"):
+            yield fault(f"foreign-{part}", foreign(wheel, part, distro))
+    for part in ("cnn", "engines_precompiled"):
+        yield fault(f"truncated-{part}", truncated(wheel, part))
+    for part in ("engines_precompiled", "ops", "cnn"):
+        yield fault(f"flipped-{part}", flipped(wheel, part))
+    for name in ("libnvrtc.so", "libcublasLt.so"):
+        yield fault(f"garbage-{name.split('.')[0]}", garbage(wheel, name))
+    yield fault("hidden-gpu", wheel, CUDA_VISIBLE_DEVICES="")
+    for mode in ("perturb", "silent", "abort"):
+        yield fault(f"shim-{mode}", shimmed(wheel), FAULTY_CUDNN=mode)
+    name, command, environ = fault("shim-hang", shimmed(wheel), FAULTY_CUDNN="hang")
+    yield name, [*command, "--timeout", "10"], environ
+    yield fault("memory-full", wheel)
+
+
+def run(out: Path, step: Step) -> None:
+    name, command, environ = step
+    start = time.perf_counter()
+    holder = None
+    if name == "fault-memory-full":
+        source = FILL.format(root=str(ROOT))
+        holder = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
+        assert holder.stdout is not None
+        print("   ", holder.stdout.readline().strip())
+    limit = 90 if name.startswith(("full", "default", "cupy", "benchmark")) else 45
+    with (out / f"{name}.out").open("wb") as stdout, (out / f"{name}.err").open("wb") as stderr:
+        try:
+            code: object = subprocess.run(
+                command, stdout=stdout, stderr=stderr, timeout=limit, cwd=ROOT, check=False,
+                env={**os.environ, **environ},
+            ).returncode  # fmt: skip
+        except (subprocess.TimeoutExpired, OSError) as error:
+            code = type(error).__name__
+    if holder:
+        holder.kill()
+    print(f"{name:32} exit {code!s:8} {time.perf_counter() - start:6.2f} s", flush=True)
+
+
+def main() -> None:
+    out, chosen = Path(sys.argv[1]), sys.argv[2:]
+    work = SCRATCH / "out"
+    work.mkdir(parents=True, exist_ok=True)
+    listed = steps()
+    while True:
+        try:
+            step = next(listed)
+        except StopIteration:
+            break
+        if not chosen or any(step[0].startswith(prefix) for prefix in chosen):
+            run(work, step)
+    with tarfile.open(out / "verify.tar.gz", "w:gz") as tar:
+        tar.add(work, arcname="verify")
+
+
+if __name__ == "__main__":
+    main()
