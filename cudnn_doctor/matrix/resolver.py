@@ -10,6 +10,7 @@ answer says which driver it needs.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 
 from cudnn_doctor.errors import DoctorError, ExitCode
@@ -68,7 +69,7 @@ class _Resolver:
             commands=found.commands,
             frameworks={c.request.text: c.build_for(chosen) for c in judged.frameworks},
             reasons=tuple(self._reasons(best)),
-            notes=(*self.target.notes, *self.notes, *self._advice(best)),
+            notes=(*self.notes, *self._advice(best)),
             newer=tuple(self._newer(chosen)),
         )
 
@@ -172,7 +173,7 @@ class _Resolver:
             constraints=names,
             why=tuple(Reason(constraint=name, why=self._why(name, names)) for name in names),
             relax=tuple(options),
-            notes=(*self.target.notes, *self.notes),
+            notes=self.notes,
         )
 
     def _why(self, name: str, names: tuple[str, ...]) -> str:
@@ -232,11 +233,23 @@ def _frameworks(
         elif request.installed:
             notes.append(f"nothing is known about installed {request.text}: not considered")
         else:
-            known = sorted({need.versions for need in records_of(request.name, matrix)})
-            raise DoctorError(
-                f"the matrix knows nothing about {request.text}",
-                where=f"known versions of {request.name}: {', '.join(known)}" if known else "",
-                next_step="cudnn-doctor matrix show lists what is known; --version pins a release",
-                exit_code=ExitCode.CANNOT_TELL,
-            )
+            raise _unknown_framework(request, matrix)
     return tuple(found), tuple(notes)
+
+
+def _unknown_framework(request: FrameworkRequest, matrix: Matrix) -> DoctorError:
+    versions = dict.fromkeys(need.versions for need in records_of(request.name, matrix))
+    names = {name for need in matrix.frameworks for name in (need.framework, need.distribution)}
+    close = difflib.get_close_matches(request.name, sorted(names), n=3)
+    if versions:
+        hint = f"versions of {request.name} that are known: {', '.join(filter(None, versions))}"
+    elif close:
+        hint = f"did you mean {' or '.join(close)}?"
+    else:
+        known = sorted({need.framework for need in matrix.frameworks})
+        hint = f"frameworks that are known: {', '.join(known)}"
+    return DoctorError(
+        f"the matrix knows nothing about {request.text}",
+        next_step=hint,
+        exit_code=ExitCode.CANNOT_TELL,
+    )

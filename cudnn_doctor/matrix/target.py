@@ -122,8 +122,6 @@ class Target(Fact, frozen=True, kw_only=True):
     """PEP 440 specifier on the cuDNN release."""
     flavour: Flavour = "full"
     python: str | None = None
-    notes: tuple[str, ...] = ()
-    """What was assumed, in words."""
 
     @classmethod
     def from_machine(cls, machine: Machine) -> Target:
@@ -143,18 +141,25 @@ class Target(Fact, frozen=True, kw_only=True):
         distro = f"{system.distro_id or ''} {system.distro_version or ''}".strip()
         return cls(
             gpus=tuple(
-                TargetGpu(cc=gpu.compute_capability, name=gpu.name) for gpu in machine.gpus or ()
+                TargetGpu(cc=_numbers(gpu.compute_capability), name=gpu.name)
+                for gpu in machine.gpus or ()
             ),
-            driver=driver.version or driver.kernel_version,
-            driver_cuda=driver.cuda,
+            driver=_numbers(driver.version) or _numbers(driver.kernel_version),
+            driver_cuda=_numbers(driver.cuda),
             compat_driver=_compat_driver(machine),
             platform=_machine_platform(system.arch, driver.jetpack),
-            glibc=system.libc_version if system.libc != "musl" else None,
+            glibc=_numbers(system.libc_version) if system.libc != "musl" else None,
             libc=system.libc or "glibc",
             distro=distro or None,
             frameworks=tuple(request for request in installed if request is not None),
             python=active[0].python if active else None,
         )
+
+
+def _numbers(text: str | None) -> str | None:
+    """The dotted number that a text begins with; None for anything else (not known)."""
+    match = re.match(r"\d+(\.\d+)*", text or "")
+    return match[0] if match else None
 
 
 def _compat_driver(machine: Machine) -> str | None:

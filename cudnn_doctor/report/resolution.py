@@ -19,17 +19,17 @@ class ResolveDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal[1] = 1
     tool: str
+    """Version of cudnn-doctor."""
     resolution: Resolution | msgspec.UnsetType = msgspec.UNSET
     conflict: Conflict | msgspec.UnsetType = msgspec.UNSET
 
 
 def to_json(result: Resolution | Conflict, *, explain: bool) -> dict[str, Any]:
     """The document as plain data; ``newer`` is there only where ``explain`` asks for it."""
-    tool = f"cudnn-doctor {__version__}"
     if isinstance(result, Conflict):
-        document = ResolveDocument(tool=tool, conflict=result)
+        document = ResolveDocument(tool=__version__, conflict=result)
     else:
-        document = ResolveDocument(tool=tool, resolution=result)
+        document = ResolveDocument(tool=__version__, resolution=result)
     plain: dict[str, Any] = msgspec.to_builtins(document)
     if not explain:
         plain.get("resolution", {}).pop("newer", None)

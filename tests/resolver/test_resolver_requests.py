@@ -169,7 +169,7 @@ def test_an_unknown_framework_is_told_as_such() -> None:
     with pytest.raises(DoctorError) as caught:
         resolve(Target(frameworks=(FrameworkRequest.parse("torch==1.0"),)), TORCH)
     assert caught.value.exit_code == ExitCode.CANNOT_TELL
-    assert "==2.6.0" in caught.value.where
+    assert "==2.6.0" in caught.value.next_step
 
 
 # -- machines
@@ -209,6 +209,24 @@ def test_a_gpu_that_could_not_be_read_rules_nothing_out_but_is_told() -> None:
     result = resolve(Target(gpus=(TargetGpu(name="Mystery"),)), matrix(release("9.1.0.70", "12")))
     assert isinstance(result, Resolution)
     assert any("Mystery" in note for note in result.notes)
+
+
+@given(st.text(max_size=8), st.text(max_size=8), st.text(max_size=8), st.text(max_size=8))
+def test_garbage_in_a_snapshot_is_not_known_and_no_crash(
+    cc: str, driver: str, glibc: str, cuda: str
+) -> None:
+    machine = Machine(
+        system=System(libc="glibc", libc_version=glibc, distro_id=cc, distro_version=driver),
+        gpus=(Gpu(name=cuda, compute_capability=cc),),
+        driver=Driver(version=driver, cuda=cuda, jetpack=glibc),
+    )
+    assert resolve(Target.from_machine(machine), matrix(release("9.1.0.70", "12")))
+
+
+def test_a_misspelt_framework_is_met_with_a_guess() -> None:
+    with pytest.raises(DoctorError) as caught:
+        resolve(Target(frameworks=(FrameworkRequest.parse("troch"),)), TORCH)
+    assert "did you mean torch" in caught.value.next_step
 
 
 def test_the_cuda_of_the_driver_stands_in_for_its_version() -> None:
