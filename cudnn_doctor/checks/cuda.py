@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from cudnn_doctor.checks import remedies
-from cudnn_doctor.checks.context import Context, distribution, file_of, folder_of, numbers
-from cudnn_doctor.checks.model import Evidence, Finding, Remedy
+from cudnn_doctor.checks.context import BY_PATH, Context, distribution, file_of, folder_of, numbers
+from cudnn_doctor.checks.model import Evidence, Finding, Remedy, Severity
 from cudnn_doctor.checks.registry import Skip, rule
 from cudnn_doctor.checks.wheels import requirements
+from cudnn_doctor.machine.consumers import PLAIN
 from cudnn_doctor.machine.loads import Load, LoadPlan
 
 _WHEEL_OF = {
@@ -65,11 +66,22 @@ def companion_missing(context: Context) -> Iterator[Finding]:
         for load in plan.companions:
             if load.path or load.via == "unknown" or _stem(load.name) in _DRIVERS_OWN:
                 continue
+            if _own_code_maps(context, plan, load.name):
+                continue
             key = (load.name, plan.consumer.environment)
             if key in reported or (_stem(load.name) == "libcublas" and _lt_missing(plan)):
                 continue
             reported.add(key)
             yield _missing(context, plan, load)
+
+
+def _own_code_maps(context: Context, plan: LoadPlan, name: str) -> bool:
+    """Whether the environment holds that library: frameworks map it before cuDNN asks for it."""
+    prefix = plan.consumer.environment
+    return bool(prefix) and any(
+        file_of(x.path) == name and x.path.startswith(f"{prefix}/") and x.status == "ok"
+        for x in context.machine.libraries
+    )
 
 
 def _lt_missing(plan: LoadPlan) -> bool:
@@ -90,10 +102,10 @@ def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
         id = "cudnn-cuda-major-mismatch"
         why = f"this cuDNN is built for CUDA {cuda}; the CUDA libraries here are of another major."
     wheel = wheel_of(load.name, cuda)
-    who = plan.consumer.name if plan.consumer.name != "dlopen" else "cuDNN"
+    who = "a plain program" if plan.consumer.name == PLAIN else plan.consumer.name
     return Finding(
         id=id,
-        severity="warning" if nvrtc and not _asks_for(context, plan, wheel) else "error",
+        severity=_severity(context, plan, wheel, nvrtc),
         title=f"{load.name}, which cuDNN needs in {who}, is not found",
         culprit=load.name,
         subject=plan.consumer.environment or plan.folder or "",
@@ -119,15 +131,22 @@ def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
     )
 
 
+def _severity(context: Context, plan: LoadPlan, wheel: str, nvrtc: bool) -> Severity:
+    """A note where no known program uses that copy; NVRTC counts where something asks for it."""
+    if plan.consumer.name == PLAIN:
+        return "info"
+    return "warning" if nvrtc and not _asks_for(context, plan, wheel) else "error"
+
+
 def _asks_for(context: Context, plan: LoadPlan, wheel: str) -> bool:
     """Whether a framework in the environment requires that wheel, or compiles at run time."""
     environment = context.environment(plan.consumer.environment)
     if environment is None:
-        return plan.consumer.name != "dlopen"
+        return True
     asked = any(
         name == wheel for dist in environment.distributions for name, _ in requirements(dist)
     )
-    return asked or (plan.consumer.name != "dlopen" and plan.certain)
+    return asked or (plan.consumer.name != BY_PATH and plan.certain)
 
 
 def _other_majors(context: Context, soname: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from cudnn_doctor.checks import remedies
@@ -197,7 +198,7 @@ def known_bad(context: Context) -> Iterator[Finding]:
         yield Finding(
             id="known-bad-release",
             severity="error" if context.machine.partial or need.how != "inferred" else "warning",
-            title=f"{label}: {need.known_bad}"[:99],
+            title=textwrap.shorten(f"{label}: {need.known_bad}", 99),
             culprit=label,
             subject=framework.environment,
             seen=(Evidence(what=need.known_bad, where=framework.location, how=need.source),),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cudnn_doctor.checks.context import BY_PATH, Context, folder_of, parse
+from cudnn_doctor.checks.context import BY_PATH, Context, folder_of, parse, same_release
 from cudnn_doctor.machine.catalogue import SCHEMES, scheme_for
 from cudnn_doctor.machine.consumers import PLAIN
-from cudnn_doctor.machine.loads import LoadPlan
+from cudnn_doctor.machine.loads import Load, LoadPlan
 from cudnn_doctor.machine.model import CudnnCopy, Framework
 from cudnn_doctor.matrix.model import FrameworkNeed
 
@@ -48,6 +48,31 @@ class Got:
         return bool(shim and shim.path) and (not parts or any(part.path for part in parts))
 
     @property
+    def speaker(self) -> Load | None:
+        """The part that answers cudnnGetVersion, the shim where that one is not found."""
+        if self.plan is None:
+            return None
+        parts = self.plan.sublibraries
+        speaking = [x for x in parts if x.name.partition(".so")[0] in _SPEAKING and x.path]
+        return speaking[0] if speaking else self.plan.shim
+
+    @property
+    def folder(self) -> str | None:
+        """Where that part, or the copy, lies."""
+        if self.speaker is not None and self.speaker.path:
+            return folder_of(self.speaker.path)
+        return self.copy.folder if self.copy else None
+
+    @property
+    def other_versions(self) -> tuple[str, ...]:
+        """Versions of other parts that differ in release from what is told."""
+        if self.plan is None or self.plan.shim is None:
+            return ()
+        loads = (self.plan.shim, *self.plan.sublibraries)
+        others = [x.version for x in loads if same_release(x.version, self.version) is False]
+        return tuple(dict.fromkeys(version for version in others if version))
+
+    @property
     def built(self) -> str | None:
         """cuDNN that it was compiled against."""
         return self.framework.cudnn_built or (self.need.cudnn_built if self.need else None)
@@ -82,7 +107,7 @@ def others_got(context: Context) -> tuple[Got, ...]:
 def _got(context: Context, framework: Framework) -> Got | None:
     plan = _plan_of(context, framework)
     need = context.need(framework)
-    scheme = plan.consumer.scheme if plan and plan.consumer.scheme else _scheme(framework, need)
+    scheme = plan.consumer.scheme if plan and framework.version else _scheme(framework, need)
     if framework.cuda == "cpu" or (plan is not None and plan.uses_cudnn is False):
         return None
     if SCHEMES.get(scheme) is not None and SCHEMES[scheme].uses_cudnn is False:
@@ -106,7 +131,7 @@ def _told_major(
         return built.major
     if need is not None and need.cudnn_major is not None:
         return need.cudnn_major
-    if plan is None or plan.consumer.scheme.startswith("jax"):
+    if plan is None or plan.consumer.scheme.startswith("jax") or "." not in framework.version:
         return None
     major = plan.consumer.major
     have = {copy.major for copy in context.machine.copies or () if copy.major}
@@ -119,23 +144,19 @@ def _from_plan(
 ) -> Got:
     """The simulation's answer: the version is that of the part that answers cudnnGetVersion."""
     shim = plan.shim
-    speaking = [part for part in plan.sublibraries if _stem(part.name) in _SPEAKING]
-    speaker = speaking[0] if speaking and speaking[0].path else shim
     copy = context.copy_at(plan.folder)
-    if speaker is not None and speaker.path and (copy is None or copy.private):
-        copy = context.copy_at(folder_of(speaker.path)) or copy
-    version = (speaker.version if speaker else None) or (copy.version if copy else None)
     major = plan.consumer.major or (need.cudnn_major if need else None)
     via = shim.via if shim else "unknown"
-    return Got(framework, plan, need, major, copy, version, via, plan.certain)
+    got = Got(framework, plan, need, major, copy, None, via, plan.certain)
+    speaker = got.speaker
+    if copy is None or copy.private:
+        copy = context.copy_at(got.folder) or copy
+    version = (speaker.version if speaker else None) or (copy.version if copy else None)
+    return replace(got, copy=copy, version=version)
 
 
 _SPEAKING = ("libcudnn_graph", "libcudnn_ops_infer")
 """The parts whose version cudnnGetVersion tells, in cuDNN 9 and 8."""
-
-
-def _stem(name: str) -> str:
-    return name.partition(".so")[0]
 
 
 def _plan_of(context: Context, framework: Framework) -> LoadPlan | None:
@@ -147,7 +168,8 @@ def _plan_of(context: Context, framework: Framework) -> LoadPlan | None:
 
 
 def _scheme(framework: Framework, need: FrameworkNeed | None) -> str:
-    scheme = scheme_for(framework.name, framework.version, framework.cuda)
+    usual = "1"  # any version, for a framework of which only the name is told
+    scheme = scheme_for(framework.name, framework.version or usual, framework.cuda)
     return need.loader if need and scheme == "unknown" else scheme
 
 

@@ -27,11 +27,8 @@ _BASES = ("lib64", "lib", "include")
 def base_of(folder: str) -> str:
     """The prefix that ``lib``, ``lib64``, ``include`` or a multiarch folder belongs to."""
     parts = folder.rstrip("/").split("/")
-    for name in _BASES:
-        if name in parts:
-            cut = len(parts) - 1 - parts[::-1].index(name)
-            return "/".join(parts[:cut]) or "/"
-    return folder
+    cut = max((i for i, part in enumerate(parts) if part in _BASES), default=len(parts))
+    return "/".join(parts[:cut]) or "/"
 
 
 @rule("header-library-mismatch", "cudnn")

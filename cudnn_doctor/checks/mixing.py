@@ -69,9 +69,18 @@ def _is_stray(load: Load, base: str | None, folder: str | None) -> bool:
 
 
 def _sources(strays: Sequence[Load]) -> tuple[Evidence, ...]:
+    """The strays, those of one folder and release together."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for load in strays:
+        key = (folder_of(load.path or ""), load.version or "of an unknown release", load.because)
+        groups.setdefault(key, []).append(load.name)
     return tuple(
-        Evidence(what=f"{load.name} is {load.version}", where=load.path or "", how=load.because)
-        for load in strays[:4]
+        Evidence(
+            what=f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {version}",
+            where=folder,
+            how=because,
+        )
+        for (folder, version, because), names in groups.items()
     )
 
 
@@ -108,7 +117,7 @@ def _shadow(
     name = got.framework.name
     return Finding(
         id="ld-library-path-shadow",
-        severity="error",
+        severity="info" if _tolerates(got) else "error",
         title=f"LD_LIBRARY_PATH gives {got.label} cuDNN {foreign} from {shown}",
         culprit=f"LD_LIBRARY_PATH: {shown}",
         subject=got.subject,
@@ -137,6 +146,11 @@ def _shadow(
         ),
         avoid=("installing another cuDNN to match the message", "downgrading the framework"),
     )
+
+
+def _tolerates(got: Got) -> bool:
+    """JAX was seen to work with its wheel's shim over another release's parts (9.19.0, 9.14.0)."""
+    return bool(got.plan and got.plan.consumer.scheme == "jax-preload-then-rpath")
 
 
 def _wheel_incomplete(context: Context, got: Got, copy: CudnnCopy, stray: Load) -> Finding:

@@ -77,7 +77,11 @@ class FrameworkLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     version: str = ""
     environment: str = ""
     cudnn: str | None = None
+    """The version that it would be told by cudnnGetVersion."""
+    mixed_with: tuple[str, ...] = ()
+    """Other versions among the parts that it would load."""
     folder: str | None = None
+    """Where that part lies."""
     because: str = ""
     certain: bool = True
 

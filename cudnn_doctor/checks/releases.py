@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from cudnn_doctor.checks.context import Context, matches
@@ -74,7 +75,7 @@ def _finding(issue: Issue, id: str, user: str, subject: str, release: str) -> Fi
     return Finding(
         id=id,
         severity=severity,
-        title=f"cuDNN {release}: {issue.title}",
+        title=textwrap.shorten(f"cuDNN {release}: {issue.title}", 99),
         culprit=f"cuDNN {release}",
         subject=subject,
         seen=(

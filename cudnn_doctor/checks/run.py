@@ -45,7 +45,8 @@ def _loads(context: Context) -> tuple[FrameworkLoad, ...]:
             version=got.framework.version,
             environment=got.framework.environment,
             cudnn=got.version,
-            folder=got.copy.folder if got.copy else (got.plan.folder if got.plan else None),
+            mixed_with=got.other_versions,
+            folder=got.folder,
             because=got.plan.shim.because if got.plan and got.plan.shim else "",
             certain=got.known and not context.machine.partial,
         )

@@ -157,6 +157,7 @@ def _loads(loads: tuple[FrameworkLoad, ...], style: Style, verbose: bool) -> Ite
     width = min(max(len(name) for name in names), 28)
     for name, load in zip(names, loads, strict=True):
         version = load.cudnn or ("version not known" if load.folder else "none found")
+        version = " + ".join((version, *load.mixed_with))
         line = f"  {name:<{width}}  {version:<10} {load.folder or ''}".rstrip()
         yield line if verbose else _cut(line, style)
         if verbose and load.because:
