@@ -45,10 +45,11 @@ def _wheel_folders(up: str) -> str:
 _TORCH = _Build(
     "torch/lib/libtorch_global_deps.so", f"{_wheel_folders('../..')}:$ORIGIN", needs_shim=True
 )
+_TORCH_BUNDLED = _Build("torch/lib/libtorch_global_deps.so", "$ORIGIN", needs_shim=True)
 _BUILDS = {
     "torch-rpath-wheel-cu12": _TORCH,
     "torch-rpath-wheel-cu13": _TORCH,
-    "torch-bundled-in-torch-lib": _TORCH,
+    "torch-bundled-in-torch-lib": _TORCH_BUNDLED,
     "torch-index-small-or-large": _TORCH,
     "tf-dlopen-runpath": _Build("tensorflow/libtensorflow_cc.so.2", None, _wheel_folders("..")),
     "jax-preload-then-rpath": _Build("jax_plugins/xla_cuda/plugin.so", _wheel_folders("../..")),
@@ -92,8 +93,8 @@ def _copy_files(copy: CudnnCopy, partial: bool) -> list[Library]:
         rpath, runpath = opens.tags(part, own, copy.cuda)
         found.append(
             Library(
-                path=f"{copy.folder}/{name}",
-                real=f"{copy.folder}/{major_name}",
+                path=posixpath.join(copy.folder, name),
+                real=posixpath.join(copy.folder, major_name),
                 status="ok",
                 soname=major_name,
                 needed=opens.needed(part, own),

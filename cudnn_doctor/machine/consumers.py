@@ -106,10 +106,11 @@ def site_folder(machine: Machine, consumer: Consumer) -> str:
     for environment in machine.environments:
         if environment.prefix == consumer.environment and environment.site_packages:
             return environment.site_packages[0]
-    for copy in machine.copies or ():
-        site, marker, _ = copy.folder.partition("/nvidia/")
-        if marker and copy.environment in {None, consumer.environment}:
-            return site
+    for inside in (f"/{consumer.name}/lib", "/nvidia/"):
+        for copy in machine.copies or ():
+            site, marker, _ = copy.folder.partition(inside)
+            if marker and copy.environment in {None, consumer.environment}:
+                return site
     return f"{consumer.environment}/site-packages"
 
 

@@ -244,7 +244,7 @@ class Process:
         """A search folder with its tokens replaced; None where a token has no value. An empty
         element is the working folder, and a relative one starts there."""
         folder = expand(element, origin, self.arch, self.config)
-        if folder is None or folder.startswith("/"):
+        if folder is None or folder.startswith("/") or element.startswith(("$ORIGIN", "${ORIGIN")):
             return folder
         here = self.environ.get("PWD")
         return posixpath.join(here, folder) if here else None
