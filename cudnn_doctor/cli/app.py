@@ -7,7 +7,7 @@ import sys
 import typer
 
 from cudnn_doctor import __version__
-from cudnn_doctor.cli import check, install, matrix, resolve, verify, which
+from cudnn_doctor.cli import check, downloads, install, installed, matrix, resolve, verify, which
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(
@@ -42,6 +42,13 @@ app.command(epilog=resolve.EPILOG)(resolve.resolve)
 app.command(epilog=which.EPILOG)(which.which)
 app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=install.EPILOG)(install.install)
+app.command("list")(installed.list_)
+app.command()(installed.use)
+app.command()(installed.uninstall)
+app.command()(installed.rollback)
+app.command()(installed.repair)
+app.command()(downloads.download)
+app.add_typer(downloads.cache, name="cache")
 app.add_typer(matrix.app, name="matrix")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
@@ -57,8 +59,23 @@ def check_format(name: str) -> None:
         )
 
 
+@contextlib.contextmanager
+def alone(how: How) -> Iterator[None]:
+    """Hold the lock from before planning to the end, and settle what a killed run left."""
+    from cudnn_doctor.install.executor import recover
+    from cudnn_doctor.install.state import exclusive, locate
+    from cudnn_doctor.report.progress import progress
+
+    if how.dry_run:
+        yield
+        return
+    with exclusive(locate(), how.wait):
+        recover(locate(), progress())
+        yield
+
+
 def apply(plan: Plan, how: How) -> None:
-    """Carry a plan out as told; raises DoctorError when it is refused or fails."""
+    """Carry a plan out as told, inside `alone`; raises DoctorError when it is refused or fails."""
     from cudnn_doctor.install.executor import execute
     from cudnn_doctor.install.state import locate
     from cudnn_doctor.report.plan import FORMATS, to_text
@@ -68,7 +85,7 @@ def apply(plan: Plan, how: How) -> None:
     if how.dry_run:
         typer.echo(FORMATS["json" if how.as_json else how.format](plan))
         return
-    typer.echo(to_text(plan), err=how.as_json)
+    typer.echo(to_text(plan) + "\n", err=how.as_json)
     if not plan.steps:
         _tell(plan, None, how)
         return
@@ -76,7 +93,7 @@ def apply(plan: Plan, how: How) -> None:
         _become_root(plan, how)
     _ask(how)
     signal.signal(signal.SIGTERM, _stop)
-    receipt = execute(plan, locate(), progress(), wait=how.wait)
+    receipt = execute(plan, locate(), progress(), locked=True)
     _tell(plan, receipt.name, how)
 
 
@@ -117,6 +134,7 @@ def _tell(plan: Plan, receipt: str | None, how: How) -> None:
 
         typer.echo(json.dumps({**document(plan), "changed": bool(receipt), "receipt": receipt}))
     elif receipt:
-        typer.echo(f"\nDone. Undo it with: cudnn-doctor rollback {receipt}")
+        back = plan.action in ("install", "use")
+        typer.echo(f"\nDone. Undo it with: cudnn-doctor rollback {receipt}" if back else "\nDone.")
         if plan.method == "tarball" and plan.action in ("install", "use"):
             typer.echo(f"In a shell: . {plan.target}/env.sh")

@@ -140,14 +140,16 @@ def install(
         fresh=dry_run and format in FOR_IMAGES,
         frameworks_asked=bool(wanted),
     )
-    locked = read(lock) if lock and frozen else None
-    if locked:
-        request = request_from(locked, wish)
-    else:
-        request = settle(wish, opts.build_target(options, facts), facts)
-    plan = plan_install(request, opts.this_machine(), facts)
-    if locked:
-        verify(locked, plan)
-    ap.apply(plan, ap.How(yes, dry_run, format, wait, sudo, as_json))
-    if lock and not frozen:
-        write(lock, request, plan)
+    how = ap.How(yes, dry_run, format, wait, sudo, as_json)
+    with ap.alone(how):
+        locked = read(lock) if lock and frozen else None
+        if locked:
+            request = request_from(locked, wish)
+        else:
+            request = settle(wish, opts.build_target(options, facts), facts)
+        plan = plan_install(request, opts.this_machine(), facts)
+        if locked:
+            verify(locked, plan)
+        ap.apply(plan, how)
+        if lock and not frozen:
+            write(lock, request, plan)

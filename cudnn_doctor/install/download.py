@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -49,6 +50,27 @@ def fetch(step: Fetch, state: State, progress: Progress) -> Path:
     """
     with Arriving(step, state, progress) as arriving:
         return arriving.finish()
+
+
+def download_to(step: Fetch, state: State, folder: str, progress: Progress) -> Path:
+    """Bring the file into a folder, through the cache; returns its path there."""
+    source, target = fetch(step, state, progress), Path(folder) / step.name
+    fresh = target.with_name(f".{target.name}.new")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, fresh)
+        os.replace(fresh, target)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise _failed(f"cannot write it: {error.strerror}", str(target)) from error
+    return target
+
+
+def cached_files(state: State) -> list[tuple[Path, int]]:
+    """Files of the cache with their sizes in bytes, unfinished ones included."""
+    folder = state.cache / "files"
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [(path, path.stat().st_size) for path in paths]
 
 
 class Arriving:

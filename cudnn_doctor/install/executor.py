@@ -37,13 +37,13 @@ from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import State, exclusive
 
 
-def execute(plan: Plan, state: State, progress: Progress, *, wait: float = 0.0) -> Path:
-    """Do the whole plan or nothing; returns the receipt's folder.
+def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = False) -> Path:
+    """Do the whole plan or nothing; returns the receipt's folder. ``locked``: the lock is held.
 
     Raises DoctorError with NOTHING_CHANGED when a step failed and everything was undone, with
     UNFINISHED when the undoing failed as well (the journal stays for the next command).
     """
-    with exclusive(state, wait):
+    with contextlib.nullcontext() if locked else exclusive(state):
         recover(state, progress)
         _check_space(plan)
         journal = Journal.start(state, plan)
@@ -160,7 +160,7 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
     elif isinstance(step, FromIndex):
         from cudnn_doctor.install import fromindex
 
-        fromindex.fill(step, progress)
+        fromindex.fill(step)
     elif isinstance(step, Run):
         _run(step, progress)
     elif isinstance(step, Prove):

@@ -15,7 +15,6 @@ from pathlib import Path
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import files, manifest
 from cudnn_doctor.install.plan import FromIndex
-from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.unpack import complete_links
 from cudnn_doctor.matrix.model import Wheel
 
@@ -37,7 +36,15 @@ def installer() -> tuple[str, ...] | None:
 def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
     """The step that puts a wheel's contents into ``staging``, whatever this machine's own
     architecture and Python are."""
-    argv = [*command, "install", "--target", f"{staging}.index", "--no-deps", "--require-hashes"]
+    argv = [
+        *command,
+        "install",
+        "-q",
+        "--target",
+        f"{staging}.index",
+        "--no-deps",
+        "--require-hashes",
+    ]
     if command[-2:] == ("uv", "pip") or command[0].endswith("/uv"):
         argv += ["--python-platform", _TARGETS.get(wheel.arch, wheel.arch), "--no-build"]
         argv += ["--python", sys.executable]
@@ -53,7 +60,7 @@ def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
     )
 
 
-def fill(step: FromIndex, progress: Progress) -> None:
+def fill(step: FromIndex) -> None:
     """Do the step; raises DoctorError (NOTHING_CHANGED) with what the program said."""
     done = subprocess.run(
         step.argv,
@@ -72,20 +79,26 @@ def fill(step: FromIndex, progress: Progress) -> None:
             next_step="mend its index, proxy or certificates; or use --source archive",
             exit_code=ExitCode.NOTHING_CHANGED,
         )
-    progress.say(output)
     try:
         _lay_out(Path(f"{step.staging}.index"), Path(step.staging))
+    except StopIteration:
+        raise DoctorError(
+            "the wheel holds no libcudnn.so",
+            where=step.requirement.split()[0],
+            next_step="use --source archive",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        ) from None
     except OSError as error:
         raise files.failed("cannot lay out the wheel's files", step.staging, error) from error
 
 
 def _lay_out(index: Path, staging: Path) -> None:
+    """``nvidia/cudnn`` (or ``nvidia/cudnn_jit``) becomes the version's folder."""
+    home = next(path.parent.parent for path in sorted(index.glob("nvidia/*/lib/libcudnn.so.*")))
     staging.mkdir(mode=0o755)
     for name in ("include", "lib"):
-        (index / "nvidia/cudnn" / name).rename(staging / name)
-    for stray in ("__init__.py", "__pycache__"):
-        for name in ("include", "lib"):
-            files.discard(str(staging / name / stray))
+        (home / name).rename(staging / name)
+        files.discard(str(staging / name / "__init__.py"))
     for licence in sorted(index.glob("*.dist-info/**/License.txt"))[:1]:
         licence.rename(staging / "LICENSE")
     complete_links(staging / "lib")

@@ -40,9 +40,9 @@ def default(*, as_root: bool = False) -> str:
     return f"{data}/cudnn"
 
 
-def folder_name(release: str, cuda: str) -> str:
-    """Name of a version's folder: ``9.10.2-cuda12``."""
-    return f"{release}-cuda{cuda}"
+def folder_name(release: str, cuda: str, flavour: str = "full") -> str:
+    """Name of a version's folder: ``9.10.2-cuda12``, ``9.10.2-cuda12-jit``."""
+    return f"{release}-cuda{cuda}{'-jit' if flavour == 'jit' else ''}"
 
 
 def versions(prefix: str) -> list[str]:

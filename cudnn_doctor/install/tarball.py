@@ -44,7 +44,7 @@ def plan_tarball(request: InstallRequest, matrix: Matrix) -> Plan:
     place is taken by something else.
     """
     prefix = os.path.abspath(request.prefix or prefixes.default(as_root=request.fresh))
-    name = prefixes.folder_name(request.release, request.cuda)
+    name = prefixes.folder_name(request.release, request.cuda, request.flavour)
     final, staging = f"{prefix}/{name}", f"{prefix}/.{name}.new"
     steps: list[AnyStep] = []
     reasons, space = list(request.reasons), {}
@@ -145,14 +145,7 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
             return _from_index(wheel, command, prefix, staging)
         if request.source == "wheel":
             raise _nothing("neither uv nor pip is here", "install one, or use --source archive")
-    if archive is None or archive.sha256 is None:
-        raise _nothing(
-            f"no archive of cuDNN {request.version} for CUDA {request.cuda} on {request.platform} "
-            "is known with its SHA-256",
-            f"see `cudnn-doctor matrix show {request.release}`; run `cudnn-doctor matrix update` "
-            "for newer releases, or give the file with --archive",
-        )
-    return _unpacked(fetch_of(archive, request, matrix), request, prefix, staging)
+    return _unpacked(archive_fetch(request, matrix), request, prefix, staging)
 
 
 def _installer(request: InstallRequest, *, archive_will_do: bool) -> tuple[str, ...] | None:
@@ -194,15 +187,25 @@ def _nothing(what: str, next_step: str) -> DoctorError:
     return DoctorError(what, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)
 
 
-def fetch_of(archive: Archive, request: InstallRequest, matrix: Matrix) -> Fetch:
-    """The download of an archive whose SHA-256 is known."""
+def archive_fetch(request: InstallRequest, matrix: Matrix) -> Fetch:
+    """The download of the archive for a request.
+
+    Raises DoctorError (NOTHING_CHANGED) when the matrix knows none with its SHA-256.
+    """
+    archive = archive_for(request, matrix)
+    if archive is None or archive.sha256 is None:
+        raise _nothing(
+            f"no archive of cuDNN {request.version} for CUDA {request.cuda} on {request.platform} "
+            "is known with its SHA-256",
+            f"see `cudnn-doctor matrix show {request.release}`; run `cudnn-doctor matrix update` "
+            "for newer releases, or give the file with --archive",
+        )
     name = os.path.basename(archive.path)
     base = matrix.legacy_base if archive.legacy else matrix.redist_base
-    mirrors = request.mirrors or (base,)
     return Fetch(
         title=f"download {name}",
-        urls=tuple(_join(mirror, archive.path) for mirror in mirrors),
-        sha256=archive.sha256 or "",
+        urls=tuple(_join(mirror, archive.path) for mirror in request.mirrors or (base,)),
+        sha256=archive.sha256,
         size=archive.size,
         name=name,
     )

@@ -99,6 +99,8 @@ class _Sink:
     def _normal(self, path: PurePosixPath) -> str | None:
         parts = list(path.parts)
         base = parts[-1] if parts else ""
+        if base == "__init__.py":
+            return None
         for index, part in enumerate(parts[:-1]):
             if part == "include":
                 return "/".join(["include", *parts[index + 1 :]])

@@ -1,0 +1,89 @@
+"""Files fetched ahead: ``download`` for an offline machine, and the ``cache``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Annotated
+
+import typer
+
+from cudnn_doctor.cli import apply as ap
+from cudnn_doctor.cli import install as inst
+from cudnn_doctor.cli import target_options as opts
+
+cache = typer.Typer(help="See or empty the download cache.", no_args_is_help=True)
+
+
+def download(
+    *,
+    dest: Annotated[str, typer.Option("--dest", metavar="DIR", help="Where to put it.")] = ".",
+    version: opts.Version = None,
+    cuda: opts.Cuda = None,
+    wanted: opts.Wanted = None,
+    gpu: opts.Gpu = None,
+    driver: opts.Driver = None,
+    arch: opts.Arch = None,
+    glibc: opts.Glibc = None,
+    no_gpu: opts.NoGpu = False,
+    flavour: opts.Flavour = opts.FlavourName.full,
+    mirror: inst.Mirror = None,
+    matrix: opts.MatrixFile = None,
+    as_json: ap.AsJson = False,
+) -> None:
+    """Fetch NVIDIA's archive for an offline machine, checked against its SHA-256."""
+    from cudnn_doctor.install.choose import Wish, settle
+    from cudnn_doctor.install.download import download_to
+    from cudnn_doctor.install.state import locate
+    from cudnn_doctor.install.tarball import archive_fetch
+    from cudnn_doctor.matrix.load import load
+    from cudnn_doctor.report.progress import progress
+
+    facts = load(matrix)
+    options = opts.TargetOptions(
+        gpu=gpu,
+        driver=driver,
+        cuda=cuda,
+        arch=arch,
+        glibc=glibc,
+        wanted=wanted,
+        version=version,
+        flavour=flavour.value,
+        no_gpu=no_gpu,
+    )
+    wish = Wish(method="tarball", source="archive", mirrors=tuple(mirror or ()))
+    request = settle(wish, opts.build_target(options, facts), facts)
+    path = download_to(archive_fetch(request, facts), locate(), dest, progress())
+    if as_json:
+        typer.echo(json.dumps({"schema": 1, "file": str(path), "version": request.version}))
+    else:
+        typer.echo(f"{path}\nThere: cudnn-doctor install --archive {shlex.quote(path.name)}")
+
+
+@cache.command("list")
+def cache_list(as_json: ap.AsJson = False) -> None:
+    """List the cached files: size in bytes and SHA-256."""
+    from cudnn_doctor.install.download import cached_files
+    from cudnn_doctor.install.state import locate
+
+    files = cached_files(locate())
+    if as_json:
+        entries = [{"file": path.name, "size": size} for path, size in files]
+        typer.echo(json.dumps({"schema": 1, "files": entries}))
+        return
+    for path, size in files:
+        typer.echo(f"{size:13,} {path.name}")
+    typer.echo(f"{sum(size for _, size in files):13,} bytes in {locate().cache}")
+
+
+@cache.command("clear")
+def cache_clear() -> None:
+    """Remove all cached files, finished or not."""
+    from cudnn_doctor.install.download import cached_files
+    from cudnn_doctor.install.state import exclusive, locate
+
+    with exclusive(locate()):
+        files = cached_files(locate())
+        for path, _ in files:
+            path.unlink(missing_ok=True)
+    typer.echo(f"Removed {len(files)} files, {sum(size for _, size in files):,} bytes.")

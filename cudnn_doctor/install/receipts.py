@@ -1,0 +1,244 @@
+"""What this tool did here, and the plans that take it back, switch, remove or mend it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import files, manifest
+from cudnn_doctor.install import prefix as prefixes
+from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.plan import (
+    AnyStep,
+    MoveTree,
+    Plan,
+    RemoveTree,
+    WriteFile,
+)
+from cudnn_doctor.install.state import State
+
+
+class Receipt(NamedTuple):
+    """One plan that was carried out."""
+
+    id: str
+    folder: Path
+    plan: Plan
+
+
+class Installed(NamedTuple):
+    """One cuDNN that this tool put somewhere."""
+
+    name: str
+    """``9.10.2-cuda12``, by which ``use`` and ``uninstall`` know it."""
+    method: str
+    target: str
+    current: bool
+    receipt: str
+    """Id of the receipt, empty when another user's run put it there."""
+
+
+def receipts(state: State) -> list[Receipt]:
+    """All receipts, oldest first; raises BadInput for a damaged one."""
+    folders = sorted(state.receipts.iterdir()) if state.receipts.is_dir() else []
+    return [Receipt(folder.name, folder, Journal.open(folder).plan) for folder in folders]
+
+
+def standing(all_receipts: list[Receipt]) -> list[Receipt]:
+    """Those that were not taken back, nor are themselves the taking back of one."""
+    undone = {receipt.plan.undoes for receipt in all_receipts}
+    return [r for r in all_receipts if not r.plan.undoes and r.id not in undone]
+
+
+def installed(state: State, prefix: str | None = None) -> list[Installed]:
+    """Everything that is there: versions in prefixes, wheels and packages by their receipts."""
+    known = standing(receipts(state))
+    targets = [r.plan.target for r in known if r.plan.method == "tarball"]
+    wanted = [prefix] if prefix else [prefixes.default(), *targets]
+    found = []
+    for place in dict.fromkeys(map(os.path.abspath, wanted)):
+        for name in prefixes.versions(place):
+            origin = next((r.id for r in reversed(known) if _put(r, f"{place}/{name}")), "")
+            current = prefixes.current(place) == name
+            found.append(Installed(name, "tarball", place, current, origin))
+    for receipt in known if prefix is None else []:
+        plan = receipt.plan
+        if plan.method != "tarball" and plan.action == "install":
+            release = ".".join(plan.version.split(".")[:3])
+            name = prefixes.folder_name(release, plan.cuda)
+            found.append(Installed(name, plan.method, plan.target, True, receipt.id))
+    return found
+
+
+def find(entries: list[Installed], wanted: str) -> Installed:
+    """The entry that ``wanted`` names: ``9.10.2-cuda12`` or, where that is clear, ``9.10.2``."""
+    exact = [e for e in entries if e.name == wanted]
+    fitting = exact or [e for e in entries if e.name.startswith(f"{wanted}-")]
+    if len(fitting) == 1:
+        return fitting[0]
+    listed = ", ".join(f"{e.name} ({e.target})" for e in fitting or entries) or "nothing"
+    raise DoctorError(
+        f"{wanted!r} is {'not clear' if fitting else 'not installed'}",
+        where=f"installed: {listed}",
+        next_step="name it in full, with --prefix where it is in several; see `cudnn-doctor list`",
+        exit_code=ExitCode.USAGE,
+    )
+
+
+def plan_rollback(state: State, wanted: str | None = None) -> Plan:
+    """Take back the newest change, or the one with this id if no later one builds on it."""
+    known = standing(receipts(state))
+    chosen = [r for r in known if wanted is None or r.id == wanted][-1:]
+    if not chosen:
+        raise DoctorError(
+            f"there is no receipt {wanted}" if wanted else "there is nothing to take back",
+            where=str(state.receipts),
+            next_step="see `cudnn-doctor list`",
+            exit_code=ExitCode.USAGE if wanted else ExitCode.NOTHING_CHANGED,
+        )
+    receipt = chosen[0]
+    later = [r.id for r in known if r.id > receipt.id and r.plan.target == receipt.plan.target]
+    if later:
+        raise DoctorError(
+            f"a later change builds on it: {later[-1]}",
+            where=receipt.plan.target,
+            next_step=f"take that one back first: `cudnn-doctor rollback {later[-1]}`",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    return _taken_back(receipt, "rollback")
+
+
+def _taken_back(receipt: Receipt, action: str) -> Plan:
+    plan = receipt.plan
+    for step in plan.steps:
+        if isinstance(step, RemoveTree):
+            raise DoctorError(
+                f"that {plan.action} removed {step.path}, which is gone for good",
+                next_step=f"bring it back with `cudnn-doctor install --version {plan.version}`",
+                exit_code=ExitCode.NOTHING_CHANGED,
+            )
+    staged = tuple(step.source for step in plan.steps if isinstance(step, MoveTree))
+    saved = receipt.folder / "saved"
+    steps = [
+        back
+        for number, step in reversed(list(enumerate(plan.steps)))
+        for back in files.inverse(step, saved / str(number))
+        if not getattr(back, "path", "").startswith(staged or "\0")
+    ]
+    return _plan(plan, action, steps, warnings=_changed_since(plan), undoes=receipt.id)
+
+
+def _changed_since(plan: Plan) -> tuple[str, ...]:
+    return tuple(
+        f"{step.path} was changed since; that is lost"
+        for step in plan.steps
+        if isinstance(step, WriteFile)
+        and os.path.isfile(step.path)
+        and Path(step.path).read_bytes() != step.content.encode()
+    )
+
+
+def plan_use(entry: Installed) -> Plan:
+    """Make an installed version the current one of its prefix."""
+    if entry.method != "tarball":
+        raise DoctorError(
+            f"{entry.name} is a {entry.method}: only versions in a prefix lie side by side",
+            next_step=f"use `cudnn-doctor install --method {entry.method} --version ...`",
+            exit_code=ExitCode.USAGE,
+        )
+    told = prefixes.loader_is_told(entry.target)
+    steps = prefixes.only_changes([*prefixes.make_current(entry.target, entry.name, ldconfig=told)])
+    return _prefix_plan("use", entry, steps)
+
+
+def plan_uninstall(state: State, entry: Installed) -> Plan:
+    """Remove one version; when it was the current one, the newest other becomes current."""
+    if entry.method != "tarball":
+        receipt = next(r for r in receipts(state) if r.id == entry.receipt)
+        return _taken_back(receipt, "uninstall")
+    prefix, name = entry.target, entry.name
+    if manifest.damage(Path(prefix, name)) is None:
+        raise DoctorError(
+            "that folder is not this tool's work, and it is not removed",
+            where=f"{prefix}/{name}",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    told = prefixes.loader_is_told(prefix)
+    others = [other for other in prefixes.versions(prefix) if other != name]
+    steps: list[AnyStep] = []
+    if others and entry.current:
+        newest = max(others, key=_number)
+        steps += prefixes.only_changes([*prefixes.make_current(prefix, newest, ldconfig=told)])
+    module = prefixes.module_of(prefix, name)
+    steps.append(RemoveTree(title=f"remove {prefix}/{name}", path=f"{prefix}/{name}"))
+    steps.append(RemoveTree(title=f"remove {module}", path=module))
+    if not others:
+        steps += prefixes.make_none_current(prefix, ldconfig=told)
+    return _prefix_plan("uninstall", entry, steps)
+
+
+def plan_repair(state: State, entry: Installed, damage: list[str]) -> Plan:
+    """Fetch a damaged version anew, from where it came, and put it in the place of the old one."""
+    final = f"{entry.target}/{entry.name}"
+    receipt = next((r for r in reversed(receipts(state)) if _put(r, final)), None)
+    if receipt is None:
+        raise DoctorError(
+            f"{entry.name} is damaged ({damage[0]}), and there is no receipt of where it came from",
+            where=final,
+            next_step="remove it with `cudnn-doctor uninstall` and install it again",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    steps: list[AnyStep] = []
+    for step in receipt.plan.steps:
+        if isinstance(step, MoveTree) and step.target == final:
+            steps += [RemoveTree(title=f"take the damaged {final} away", path=final), step]
+            break
+        if not isinstance(step, RemoveTree):
+            steps.append(step)
+    return _plan(receipt.plan, "repair", steps, reasons=tuple(damage))
+
+
+def _put(receipt: Receipt, final: str) -> bool:
+    steps = receipt.plan.steps
+    return any(isinstance(step, MoveTree) and step.target == final for step in steps)
+
+
+def _number(name: str) -> list[int]:
+    return [int(part) for part in name.partition("-")[0].split(".") if part.isdigit()]
+
+
+def _prefix_plan(action: str, entry: Installed, steps: Iterable[AnyStep]) -> Plan:
+    version, _, cuda = entry.name.partition("-cuda")
+    base = Plan(
+        action=action,
+        method="tarball",
+        version=version,
+        cuda=cuda.partition("-")[0],
+        target=entry.target,
+    )
+    return _plan(base, action, steps)
+
+
+def _plan(
+    like: Plan,
+    action: str,
+    steps: Iterable[AnyStep],
+    *,
+    reasons: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
+    undoes: str = "",
+) -> Plan:
+    return Plan(
+        action=action,
+        method=like.method,
+        version=like.version,
+        cuda=like.cuda,
+        target=like.target,
+        steps=tuple(steps),
+        reasons=reasons,
+        warnings=warnings,
+        undoes=undoes,
+    )
