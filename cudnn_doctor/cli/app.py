@@ -7,7 +7,18 @@ import sys
 import typer
 
 from cudnn_doctor import __version__
-from cudnn_doctor.cli import check, downloads, install, installed, matrix, resolve, verify, which
+from cudnn_doctor.cli import (
+    check,
+    downloads,
+    explain,
+    install,
+    installed,
+    matrix,
+    resolve,
+    verify,
+    which,
+)
+from cudnn_doctor.cli import run as run_command
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(
@@ -50,6 +61,12 @@ app.command()(installed.repair)
 app.command()(downloads.download)
 app.add_typer(downloads.cache, name="cache")
 app.add_typer(matrix.app, name="matrix")
+app.command(epilog=explain.EPILOG)(explain.explain)
+app.command(
+    "run",
+    epilog=run_command.EPILOG,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
+)(run_command.run)
 
 
 def run() -> None:

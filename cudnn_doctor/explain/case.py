@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudnn_doctor.checks.model import Evidence
+from cudnn_doctor.checks.model import Evidence, Finding
 from cudnn_doctor.explain.facts import Facts
 from cudnn_doctor.explain.model import Observation
 from cudnn_doctor.machine.model import Machine
@@ -40,6 +40,13 @@ class Case:
         self.observations = observations
         self.facts = Facts(machine, observations)
         self.suspects: dict[str, Suspect] = {}
+        self.findings: dict[str, Finding] = {}
+        """Findings of the checks that agree with the log."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether some diagnosis is more likely than not already."""
+        return any(s.confidence >= 0.5 for s in self.suspects.values() if s.by_cause)
 
     def seen(self, *events: str) -> list[Observation]:
         """Observations of these events, in order of lines."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudnn_doctor.checks.model import Evidence
+from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.explain.case import Case, Suspect
 from cudnn_doctor.explain.catalogue import load_diagnoses
 from cudnn_doctor.explain.match import Scan
@@ -20,12 +20,19 @@ _WEAKENED = 0.35
 """Factor for what only symptoms support when another diagnosis names a cause."""
 
 
-def judge(scan: Scan, machine: Machine | None = None) -> Explanation:
-    """Explain what was found in a log on a machine; ``None``: nothing is known of it."""
+def judge(
+    scan: Scan, machine: Machine | None = None, findings: tuple[Finding, ...] = ()
+) -> Explanation:
+    """Explain what was found in a log on a machine; ``None``: nothing is known of it.
+
+    ``findings`` are those of `cudnn_doctor.checks` on the same machine: one that says what the log
+    complains of is strong evidence, and its commands are exact.
+    """
     case = Case(scan.observations, machine)
     _vote_by_signature(case)
     for rule in RULES:
         rule(case)
+    _vote_by_finding(case, findings)
     ranked = _rank(case)
     noise = tuple(
         Evidence(what=o.text.strip()[:240], line=o.line, how="log")
@@ -62,6 +69,22 @@ def _vote_by_signature(case: Case) -> None:
             case.doubt(diagnosis, 0.1)
 
 
+def _vote_by_finding(case: Case, findings: tuple[Finding, ...]) -> None:
+    """What the checks found on the machine, where the log complains at all."""
+    complaints = _complaints(case)
+    for finding in findings:
+        if finding.severity == "info" or not complaints or finding.caused_by:
+            continue
+        if finding.id in case.suspects:
+            weight = 0.75
+        elif finding.severity == "error" and not case.decided:
+            weight = 0.46
+        else:
+            continue
+        case.vote(finding.id, weight, finding.title, culprit=finding.culprit)
+        case.findings.setdefault(finding.id, finding)
+
+
 def _rank(case: Case) -> list[Suspect]:
     suspects = list(case.suspects.values())
     causes = [s for s in suspects if s.by_cause and s.confidence >= 0.5 and s.id != _NOISE]
@@ -85,11 +108,18 @@ def _diagnosis(case: Case, suspect: Suspect) -> Diagnosis:
         title=about.title,
         culprit=suspect.culprit,
         evidence=tuple(suspect.evidence),
-        remedies=remedies_for(suspect.id, case),
+        remedies=_remedies(case, suspect.id),
         avoid=about.avoid,
         ask=about.ask,
         consequences=_consequences(case, own) if suspect.by_cause else (),
     )
+
+
+def _remedies(case: Case, diagnosis: str) -> tuple[Remedy, ...]:
+    """Those of the machine's own finding first: their paths are exact."""
+    finding = case.findings.get(diagnosis)
+    exact = finding.remedies if finding else ()
+    return (*exact, *remedies_for(diagnosis, case))
 
 
 def _consequences(case: Case, own: set[int]) -> tuple[Evidence, ...]:
