@@ -98,6 +98,11 @@ class _Resolver:
         floor = self._driver(chosen)
         if not (target.driver or target.driver_cuda) and floor:
             yield f"no driver is known: this needs {floor} or newer; --driver or --cuda narrows it"
+        if target.toolkit and not target.cuda and target.toolkit.split(".")[0] != chosen.cuda:
+            yield (
+                f"the active CUDA toolkit is {target.toolkit}: to build programs with it, ask with "
+                f"--cuda {target.toolkit}"
+            )
         yield from self._forward_compatibility(chosen)
         for gpu in target.gpus:
             if gpu.cc is None:

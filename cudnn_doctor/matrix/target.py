@@ -110,6 +110,8 @@ class Target(Fact, frozen=True, kw_only=True):
     """Version of the cuda-compat libcuda that the loader would open before the driver's own."""
     cuda: str | None = None
     """Wanted CUDA, ``"12"`` or ``"12.4"``."""
+    toolkit: str | None = None
+    """CUDA toolkit that is active (CUDA_HOME, PATH). It decides nothing; a note tells of it."""
     platform: str = "linux-x86_64"
     """NVIDIA's name: ``linux-x86_64``, ``linux-sbsa``, ``linux-aarch64`` (Jetson)."""
     glibc: str | None = None
@@ -147,6 +149,7 @@ class Target(Fact, frozen=True, kw_only=True):
             driver=_numbers(driver.version) or _numbers(driver.kernel_version),
             driver_cuda=_numbers(driver.cuda),
             compat_driver=_compat_driver(machine),
+            toolkit=next((_numbers(t.version) for t in machine.toolkits or () if t.active), None),
             platform=_machine_platform(system.arch, driver.jetpack),
             glibc=_numbers(system.libc_version) if system.libc != "musl" else None,
             libc=system.libc or "glibc",

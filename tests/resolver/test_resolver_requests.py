@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.machine.model import Driver, Environment, Framework, Gpu, Library, Machine, System
+from cudnn_doctor.machine.model import (
+    Driver,
+    Environment,
+    Framework,
+    Gpu,
+    Library,
+    Machine,
+    System,
+    Toolkit,
+)
 from cudnn_doctor.matrix.frameworks import find_builds
 from cudnn_doctor.matrix.model import FrameworkNeed, Issue, Matrix, Release, Variant, Wheel
 from cudnn_doctor.matrix.resolver import Conflict, Resolution, resolve
@@ -233,6 +242,16 @@ def test_the_cuda_of_the_driver_stands_in_for_its_version() -> None:
     facts = matrix(release("9.20.0.48", "12", "13"))
     result = resolve(Target(driver_cuda="12.4"), facts)
     assert isinstance(result, Resolution) and result.cuda == "12"
+
+
+def test_the_toolkit_decides_nothing_but_is_told_of() -> None:
+    machine = Machine(
+        driver=Driver(version="580.65.06"),
+        toolkits=(Toolkit(path="/usr/local/cuda", version="12.4", active=True),),
+    )
+    result = resolve(Target.from_machine(machine), matrix(release("9.20.0.48", "12", "13")))
+    assert isinstance(result, Resolution) and result.cuda == "13"
+    assert any("--cuda 12.4" in note for note in result.notes)
 
 
 # -- known faults
