@@ -1,8 +1,12 @@
-"""Keep installed wheels safe while an installer works over them.
+"""Keep installed packages safe while an installer works over them.
 
-The files of the named distributions are hard-linked into a folder beside them: that takes
-milliseconds and no space. pip and uv replace files by new ones and never write into old ones, so
-the links keep the old contents.
+The folder of a top-level package (``nvidia``) and the metadata of all distributions in it are
+hard-linked into a folder beside them: that takes milliseconds and no space. pip and uv replace
+recorded files by new ones and never write into them, so the links keep the old contents. Files that
+no distribution recorded might be written into: those are copied.
+
+Undoing makes that folder and that metadata what they were, whatever the installer left behind, the
+``~`` folders into which pip renames what it is about to remove included.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ import contextlib
 import csv
 import json
 import os
-import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
@@ -26,46 +30,43 @@ def _folder(step: GuardPackages, saved: Path) -> Path:
 
 
 def guard(step: GuardPackages, saved: Path) -> None:
-    """Link all files of the named distributions aside; raises DoctorError when it cannot."""
+    """Keep all files of the named packages aside; raises DoctorError when it cannot."""
     site = Path(step.site_packages)
     store = _folder(step, saved)
     saved.mkdir(parents=True, exist_ok=True)
     try:
         shutil.rmtree(store, ignore_errors=True)
         store.mkdir()
-        kept = _owned(site, step.names)
+        recorded = _recorded(site, step.names)
+        kept = sorted(_files(site, step.names))
         for name in kept:
-            target = store / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(site / name, target, follow_symlinks=False)
+            (store / name).parent.mkdir(parents=True, exist_ok=True)
+            _keep(site / name, store / name, link=name in recorded)
+        fresh = saved / f"{_MANIFEST}.new"
+        fresh.write_text(json.dumps(kept), "utf-8")
+        fresh.rename(saved / _MANIFEST)
     except OSError as error:
         raise DoctorError(
             f"cannot keep the installed packages safe: {os.strerror(error.errno or 0)}",
             where=str(site),
-            next_step="choose an environment that you may write",
+            next_step="choose an environment that you may write and that has space",
             exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
-    (saved / _MANIFEST).write_text(json.dumps(kept), "utf-8")
 
 
 def unguard(step: GuardPackages, saved: Path) -> None:
-    """Bring the named distributions back to what was kept, whatever the installer left."""
+    """Bring the named packages back to what was kept, whatever the installer left."""
     manifest = saved / _MANIFEST
     site, store = Path(step.site_packages), _folder(step, saved)
     if manifest.is_file():
         kept: list[str] = json.loads(manifest.read_text("utf-8"))
-        for name in set(_owned(site, step.names)) - set(kept):
+        for name in set(_files(site, step.names)) - set(kept):
             (site / name).unlink(missing_ok=True)
             _prune(site, site / name)
         for name in kept:
-            if (store / name).exists():
-                target = site / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                fresh = target.with_name(target.name + ".cudnn-doctor-new")
-                fresh.unlink(missing_ok=True)
-                os.link(store / name, fresh, follow_symlinks=False)
-                os.replace(fresh, target)
-                fresh.unlink(missing_ok=True)  # replacing a link by itself leaves both
+            if os.path.lexists(store / name):
+                _put_back(store / name, site / name)
+        _prune_empty(site, step.names)
     shutil.rmtree(store, ignore_errors=True)
 
 
@@ -74,25 +75,66 @@ def finish_guard(step: GuardPackages, saved: Path) -> None:
     shutil.rmtree(_folder(step, saved), ignore_errors=True)
 
 
-def _owned(site: Path, names: tuple[str, ...]) -> list[str]:
-    """Relative paths of all present files of the named distributions, by their RECORD and, for a
-    half-removed one, by what is left of its metadata folder; never outside ``site``."""
-    found: set[str] = set()
-    for info in site.glob("*.dist-info"):
-        if _normalised(info.name.split("-")[0]) not in names:
+def _keep(source: Path, target: Path, *, link: bool) -> None:
+    if link or source.is_symlink():
+        with contextlib.suppress(OSError):  # file systems without links, files of other users
+            os.link(source, target, follow_symlinks=False)
+            return
+    shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _put_back(kept: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(target.name + ".cudnn-doctor-new")
+    fresh.unlink(missing_ok=True)
+    _keep(kept, fresh, link=True)
+    os.replace(fresh, target)
+    fresh.unlink(missing_ok=True)  # replacing a link by itself leaves both
+
+
+def _tops(site: Path, names: tuple[str, ...]) -> list[Path]:
+    """What belongs to the named top-level packages: folder, metadata, pip's renamed leftovers."""
+    found = []
+    for entry in site.iterdir():
+        name = entry.name
+        # pip replaces the first characters of what it will remove: ``~vidia``, ``~-idia``.
+        tail = name.lstrip("-~.=%0123456789") if name.startswith("~") else ""
+        for package in names:
+            is_metadata = name.startswith(f"{package}_") and name.endswith(".dist-info")
+            if name == package or is_metadata or (tail and _is_tail(tail, package)):
+                found.append(entry)
+    return found
+
+
+def _is_tail(tail: str, package: str) -> bool:
+    """Whether ``tail`` is ``package`` or its metadata without some first characters."""
+    word = tail.partition("_")[0]
+    return len(word) > 1 and package.endswith(word)
+
+
+def _files(site: Path, names: tuple[str, ...]) -> Iterator[str]:
+    """Relative paths of all files and links in there."""
+    for top in _tops(site, names):
+        if top.is_symlink() or not top.is_dir():
+            yield top.name
             continue
-        found.update(str(path.relative_to(site)) for path in info.rglob("*") if path.is_file())
-        with contextlib.suppress(OSError, csv.Error):
-            text = (info / "RECORD").read_text("utf-8", "replace")
-            for row in csv.reader(text.splitlines()):
-                path = os.path.normpath(row[0]) if row else ".."
-                if not path.startswith(("..", "/")) and os.path.lexists(site / path):
-                    found.add(path)
-    return sorted(found)
+        for folder, folders, files in os.walk(top):
+            linked = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+            for name in (*files, *linked):
+                yield os.path.relpath(os.path.join(folder, name), site)
 
 
-def _normalised(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+def _recorded(site: Path, names: tuple[str, ...]) -> set[str]:
+    """Relative paths that some RECORD in there lists."""
+    found: set[str] = set()
+    for top in _tops(site, names):
+        if top.name.endswith(".dist-info"):
+            found.update(str(p.relative_to(site)) for p in top.rglob("*"))
+            with contextlib.suppress(OSError, csv.Error):
+                text = (top / "RECORD").read_text("utf-8", "replace")
+                rows = csv.reader(text.splitlines())
+                found.update(os.path.normpath(row[0]) for row in rows if row)
+    return found
 
 
 def _prune(site: Path, path: Path) -> None:
@@ -104,3 +146,11 @@ def _prune(site: Path, path: Path) -> None:
             folder.rmdir()
         except OSError:
             return
+
+
+def _prune_empty(site: Path, names: tuple[str, ...]) -> None:
+    """Remove empty folders that an installer left: a metadata folder without files is damage."""
+    for top in _tops(site, names):
+        for folder, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)

@@ -104,7 +104,7 @@ class GuardPackages(Step, frozen=True, kw_only=True):
 
     site_packages: str
     names: tuple[str, ...]
-    """Normalised names of all distributions that the following commands may touch."""
+    """Top-level packages (``nvidia``): their folders, and the metadata of what is in them."""
 
 
 class Run(Step, frozen=True, kw_only=True):

@@ -1,0 +1,326 @@
+"""Plans for a Python environment: cuDNN's wheel, with the cuBLAS and NVRTC that it loads.
+
+The environment's packages are kept aside first; twins that own the same files and placeholders go
+before the wheel comes; the wheel comes alone, by the matrix's hash; its companions come by ordinary
+resolution, because the matrix knows no hashes for them. What is there already and whole stays.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import environment as environments
+from cudnn_doctor.install.environment import Installer
+from cudnn_doctor.install.plan import AnyStep, GuardPackages, Plan, Prove, Run
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.unpack import free_space_for
+from cudnn_doctor.machine.model import Distribution, Environment, Machine
+from cudnn_doctor.matrix import query
+from cudnn_doctor.matrix.model import Matrix, Wheel
+
+_FIRST_UNSUFFIXED = 13
+"""From CUDA 13 on the companions' names carry no ``-cuNN``."""
+_PLACEHOLDERS = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cuda-nvrtc")
+_ARCHS = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}
+
+
+class Pin(NamedTuple):
+    """A requirement of an installed distribution that the plan would break."""
+
+    owner: Distribution
+    requirement: Requirement
+
+
+def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Plan:
+    """A plan that puts one cuDNN wheel into an environment.
+
+    Raises DoctorError: NOTHING_CHANGED when no such wheel is known, the environment does not allow
+    it, or a pin would break and ``break_pins`` is not set; USAGE when there is no environment.
+    """
+    wheel = _wheel(request, matrix)
+    if request.fresh:
+        return _plan_fresh(request, wheel)
+    environment = environments.choose(request.python, machine)
+    installer = environments.installer_for(environment)
+    present = {d.name: d for d in environment.distributions if d.installer != "conda"}
+    drop = [d for d in present.values() if _is_in_the_way(d, wheel)]
+    broken = list(_broken_pins(environment, wheel, drop))
+    if broken and not request.break_pins:
+        raise _pins_refused(broken, wheel, environment)
+    runs = _runs(request, wheel, environment, installer, drop)
+    site = environments.site_of(environment)
+    guard = GuardPackages(
+        title="keep the installed NVIDIA packages safe", site_packages=site, names=("nvidia",)
+    )
+    steps: list[AnyStep] = [guard, *_with_rollback(runs, guard, present, installer, matrix)]
+    proof = Prove(
+        title="check the files and load them",
+        folder=f"{site}/nvidia/cudnn/lib",
+        version=request.version,
+        sonames=query.sublibraries(matrix, request.release, request.cuda, request.flavour) or (),
+    )
+    return Plan(
+        action="install",
+        method="wheel",
+        version=request.version,
+        cuda=request.cuda,
+        target=environment.prefix,
+        steps=(*steps, proof) if runs else (proof,),
+        reasons=(*request.reasons, *_reasons(environment, wheel, installer, runs)),
+        warnings=tuple(_warnings(environment, broken, drop)),
+        space_needed=_space(wheel, site) if any(wheel.package in r.stdin for r in runs) else {},
+    )
+
+
+def _wheel(request: InstallRequest, matrix: Matrix) -> Wheel:
+    arch = _ARCHS.get(request.platform, "")
+    wheel = query.wheel_for(matrix, request.version, request.cuda, arch, request.flavour)
+    if wheel is None or not wheel.sha256:
+        raise DoctorError(
+            f"no wheel of cuDNN {request.version} ({request.flavour}) for CUDA {request.cuda} on "
+            f"{request.platform} is known with its SHA-256",
+            next_step=f"see `cudnn-doctor matrix show {request.release}`, or use --method tarball",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    return wheel
+
+
+def _plan_fresh(request: InstallRequest, wheel: Wheel) -> Plan:
+    """For an image: its own pip, nothing there before."""
+    python = request.python or "python3"
+    installer = Installer((python, "-m", "pip"), python, False)
+    companions = _companions(request, None)
+    runs = (
+        installer.install([_hashed(wheel)], f"install {wheel.package} {wheel.version}"),
+        installer.install(companions, f"install {_listed(companions)}", deps=True),
+    )
+    return Plan(
+        action="install",
+        method="wheel",
+        version=request.version,
+        cuda=request.cuda,
+        target=python,
+        steps=runs,
+        reasons=request.reasons,
+    )
+
+
+# -- what is in the way, and what would break
+
+
+def _is_in_the_way(dist: Distribution, wheel: Wheel) -> bool:
+    """A placeholder, or another cuDNN wheel that owns the same libraries."""
+    if dist.name in _PLACEHOLDERS and dist.version.startswith("0.0"):
+        return True
+    if dist.name == wheel.package or not dist.name.startswith("nvidia-cudnn-"):
+        return False
+    major = wheel.version.split(".")[0]
+    libraries = [f for f in dist.files if ".so" in f]
+    if libraries:
+        return any(f.endswith(f"libcudnn.so.{major}") for f in libraries)
+    return dist.name[13:].startswith(("cu", "jit-cu")) and dist.version.split(".")[0] == major
+
+
+def _requirements(environment: Environment, name: str) -> Iterator[Pin]:
+    """What installed distributions require of ``name``, markers judged for this environment."""
+    facts = {"extra": ""}
+    if environment.python:
+        facts["python_version"] = ".".join(environment.python.split(".")[:2])
+    for dist in environment.distributions:
+        if dist.installer == "conda":
+            continue
+        for line in dist.requires:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            if canonicalize_name(requirement.name) != name:
+                continue
+            if requirement.marker is None or requirement.marker.evaluate(facts):
+                yield Pin(dist, requirement)
+
+
+def _broken_pins(environment: Environment, wheel: Wheel, drop: list[Distribution]) -> Iterator[Pin]:
+    for pin in _requirements(environment, wheel.package):
+        if not pin.requirement.specifier.contains(wheel.version, prereleases=True):
+            yield pin
+    gone = {dist.name for dist in drop}
+    for name in sorted(gone):
+        yield from (p for p in _requirements(environment, name) if p.owner.name not in gone)
+
+
+def _pins_refused(broken: list[Pin], wheel: Wheel, environment: Environment) -> DoctorError:
+    first = broken[0]
+    told = "; ".join(f"{p.owner.name} {p.owner.version} requires {_short(p)}" for p in broken)
+    if canonicalize_name(first.requirement.name) == wheel.package:
+        advice = f"install what it asks for: `--version '{first.requirement.specifier}'`"
+    else:
+        advice = "make a second environment for it"
+    return DoctorError(
+        f"{wheel.package} {wheel.version} would break a requirement: {told}",
+        where=environment.prefix,
+        next_step=f"{advice}; or accept the risk with --break-pins",
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )
+
+
+def _short(pin: Pin) -> str:
+    return f"{pin.requirement.name}{pin.requirement.specifier}"
+
+
+# -- the commands
+
+
+def _runs(
+    request: InstallRequest,
+    wheel: Wheel,
+    environment: Environment,
+    installer: Installer,
+    drop: list[Distribution],
+) -> list[Run]:
+    """Uninstall what is in the way, then cuDNN by its hash, then what it lacks."""
+    runs = []
+    if drop:
+        names = [dist.name for dist in drop]
+        runs.append(installer.uninstall(names, f"uninstall {_listed(names)}"))
+    have = next((d for d in environment.distributions if d.name == wheel.package), None)
+    same = have is not None and have.version == wheel.version
+    again = bool(have and (drop or have.record_problems or have.record_checked is None))
+    if again or not same:
+        word = "reinstall" if again and same else "install"
+        title = f"{word} {wheel.package} {wheel.version}"
+        runs.append(installer.install([_hashed(wheel)], title, again=again))
+    damaged = [d for d in _companions_present(request, environment) if d.record_problems]
+    if damaged:
+        lines = [f"{d.name}=={d.version}" for d in damaged]
+        runs.append(installer.install(lines, f"reinstall {_listed(lines)}", again=True))
+    missing = _companions(request, environment)
+    if missing:
+        runs.append(installer.install(missing, f"install {_listed(missing)}", deps=True))
+    return runs
+
+
+def _companion_names(request: InstallRequest) -> tuple[str, ...]:
+    suffix = f"-cu{request.cuda}" if int(request.cuda) < _FIRST_UNSUFFIXED else ""
+    return (f"nvidia-cublas{suffix}", f"nvidia-cuda-nvrtc{suffix}")
+
+
+def _companions_present(request: InstallRequest, environment: Environment) -> list[Distribution]:
+    names = _companion_names(request)
+    return [d for d in environment.distributions if d.name in names and d.installer != "conda"]
+
+
+def _companions(request: InstallRequest, environment: Environment | None) -> list[str]:
+    """Requirements for the cuBLAS and NVRTC that are not there in a fitting version, as the
+    environment's frameworks ask for them."""
+    found = []
+    have = {d.name: d for d in _companions_present(request, environment)} if environment else {}
+    for name in _companion_names(request):
+        wanted = SpecifierSet("" if name.endswith(f"-cu{request.cuda}") else f"=={request.cuda}.*")
+        present = have.get(name)
+        if present and wanted.contains(present.version, prereleases=True):
+            continue
+        for pin in _requirements(environment, name) if environment else ():
+            wanted &= pin.requirement.specifier
+        found.append(f"{name}{wanted}")
+    return found
+
+
+def _hashed(wheel: Wheel) -> str:
+    return f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}"
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(words)
+
+
+# -- the way back after the commit
+
+
+def _with_rollback(
+    runs: list[Run],
+    guard: GuardPackages,
+    present: dict[str, Distribution],
+    installer: Installer,
+    matrix: Matrix,
+) -> list[Run]:
+    """The whole way back hangs on the last command: a rollback goes backwards."""
+    if not runs:
+        return []
+    touched = {_name(word) for run in runs for word in _words(run)}
+    before = [present[name] for name in sorted(touched) if name in present]
+    back: list[GuardPackages | Run] = [guard]
+    if touched:
+        names = sorted(touched)
+        back.append(installer.uninstall(names, f"uninstall {_listed(names)}"))
+    known = {d.name: line for d in before if (line := _hashed_again(d, matrix))}
+    plain = [f"{d.name}=={d.version}" for d in before if d.name not in known]
+    for lines in ([*known.values()], plain):
+        if lines:
+            shown = _listed([line.split()[0] for line in lines])
+            back.append(installer.install(lines, f"install {shown}", again=True))
+    last = runs[-1]
+    parts = {f: getattr(last, f) for f in last.__struct_fields__ if f != "rollback"}
+    return [*runs[:-1], Run(**parts, rollback=tuple(back))]
+
+
+def _words(run: Run) -> list[str]:
+    """The requirements or names that a command is about."""
+    if run.stdin:
+        return run.stdin.splitlines()
+    return [word for word in run.argv if word.startswith("nvidia-")]
+
+
+def _name(line: str) -> str:
+    return canonicalize_name(Requirement(line.split(" --hash", maxsplit=1)[0]).name)
+
+
+def _hashed_again(dist: Distribution, matrix: Matrix) -> str | None:
+    """The requirement, by hashes of all architectures, of a cuDNN wheel that the matrix knows."""
+    hashes = [
+        f"--hash=sha256:{wheel.sha256}"
+        for release in matrix.releases
+        for wheel in release.wheels
+        if (wheel.package, wheel.version) == (dist.name, dist.version) and wheel.sha256
+    ]
+    return " ".join([f"{dist.name}=={dist.version}", *hashes]) if hashes else None
+
+
+# -- what is told
+
+
+def _reasons(
+    environment: Environment, wheel: Wheel, installer: Installer, runs: list[Run]
+) -> Iterator[str]:
+    yield f"into {environment.prefix} (Python {environment.python or 'of unknown version'})"
+    if not runs:
+        yield f"{wheel.package} {wheel.version} and what it needs are there already and whole"
+    elif installer.is_uv:
+        yield "by uv, which is here"
+    else:
+        yield "by the environment's own pip"
+
+
+def _warnings(
+    environment: Environment, broken: list[Pin], drop: list[Distribution]
+) -> Iterator[str]:
+    for pin in broken:
+        yield f"breaks a requirement of {pin.owner.name} {pin.owner.version}: {_short(pin)}"
+    for dist in drop:
+        what = "a placeholder" if dist.name in _PLACEHOLDERS else "it owns the same files"
+        yield f"removes {dist.name} {dist.version}: {what}"
+    for dist in environment.distributions:
+        if dist.installer == "conda" and "cudnn" in dist.name:
+            yield f"conda's {dist.name} {dist.version} stays beside it in this environment"
+
+
+def _space(wheel: Wheel, site: str) -> dict[str, int]:
+    size = wheel.size or 0
+    return {site: free_space_for(size), tempfile.gettempdir(): size} if size else {}
