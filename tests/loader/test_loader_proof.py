@@ -270,9 +270,9 @@ def observe(app: Path, environ: dict[str, str]) -> dict[str, str] | None:
     return dict(line.split(" ", 1) for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_simulation_is_what_the_real_loader_does(pool: Pool, tmp_path: Path, seed: int) -> None:
-    for layout in range(12):
+    for layout in range(8):
         rng = random.Random(f"{seed}-{layout}")
         base = tmp_path / str(layout)
         folders = [base / f"d{i}" for i in range(4)]
@@ -281,7 +281,7 @@ def test_simulation_is_what_the_real_loader_does(pool: Pool, tmp_path: Path, see
         for part in ("", "", "", *PARTS, *PARTS, "graph", "graph"):
             place(rng, pool, part, folders)
         app = build_program(rng, pool, base, folders)
-        for _ in range(3):
+        for _ in range(5):
             environ = environment(rng, folders)
             seen = observe(app, environ)
             predicted = predict(pool, app, environ, folders)
