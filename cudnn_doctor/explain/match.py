@@ -1,9 +1,15 @@
-"""The scan: a stream of bytes becomes observations, in one pass and bounded memory."""
+"""The scan: a stream of bytes becomes observations, in one pass and bounded memory.
+
+The fixed parts of the signatures are looked up in whole blocks of text (fast substring search);
+patterns run only on the lines where a fixed part stands, and on such a line glued to the next ones,
+for messages that a terminal wrapped.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from itertools import accumulate
 from typing import BinaryIO, NamedTuple
 
 from cudnn_doctor.explain.catalogue import load_signatures
@@ -12,8 +18,12 @@ from cudnn_doctor.explain.model import Observation, Signature
 
 _KEEP = 40
 """Observations kept for one signature; more are only counted."""
-_SEEN = 20_000
-_WRAP_MIN, _WRAP_MAX = 50, 400
+_ALIKE = 5
+"""Lines that differ in digits only are read this often."""
+_SHAPES = 20_000
+_WRAP_MIN, _WRAP_MAX = 50, 220
+_EDGE = 48
+"""Characters on each side of a line's end that are searched for a fixed part cut in two."""
 _DIGITS = re.compile(r"\d+")
 
 
@@ -28,88 +38,94 @@ def scan(stream: BinaryIO) -> Scan:
     """Read ``stream`` to its end and collect what the signatures recognise."""
     collector = _Collector(load_signatures())
     last = 0
+    tail: list[Line] = []
     for block in blocks(stream):
         last = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
-        if any(anchor in block.data for anchor in collector.raw_anchors):
-            for line, following in _with_next(lines(block)):
-                collector.read(line, following)
+        read = [*tail, *lines(block)]
+        collector.read(read, done=len(read) - 2)
+        tail = read[-2:]
+    collector.read(tail, done=len(tail))
     return Scan(collector.result(), last)
-
-
-def _with_next(items: Iterator[Line]) -> Iterator[tuple[Line, tuple[str, ...]]]:
-    """Each line with the texts of the two after it (a terminal may have wrapped it)."""
-    window: list[Line] = []
-    for item in items:
-        window.append(item)
-        if len(window) == 3:
-            yield window[0], (window[1].text, window[2].text)
-            del window[0]
-    for index, item in enumerate(window):
-        yield item, tuple(later.text for later in window[index + 1 :])
 
 
 class _Collector:
     def __init__(self, signatures: tuple[Signature, ...]) -> None:
-        anchors = sorted({anchor for s in signatures for anchor in s.any})
-        self.raw_anchors = [anchor.encode() for anchor in anchors]
-        self.by_anchor: dict[str, list[Signature]] = {anchor: [] for anchor in anchors}
+        self.by_anchor: dict[str, list[Signature]] = {}
         for signature in signatures:
             for anchor in signature.any:
-                self.by_anchor[anchor].append(signature)
+                self.by_anchor.setdefault(anchor, []).append(signature)
         self.kept: dict[str, list[Observation]] = {}
-        self.counts: dict[str, int] = {}
-        self.seen: set[str] = set()
-        self.wrapped: set[tuple[str, int]] = set()
+        self.shapes: dict[str, int] = {}
+        self.glued: set[tuple[str, int]] = set()
 
-    def read(self, line: Line, following: tuple[str, ...]) -> None:
-        text = line.text
-        found = self._candidates(text)
-        key = _DIGITS.sub("0", text) if found else ""
-        if found and key in self.seen and self._kept_enough(found):
-            for signature in found:
-                self.counts[signature.id] = self.counts.get(signature.id, 0) + 1
+    def read(self, items: list[Line], done: int) -> None:
+        """Look for signatures in the first ``done`` lines; the rest is there to be glued on."""
+        if done <= 0:
             return
-        if found and len(self.seen) < _SEEN:
-            self.seen.add(key)
-        matched = {s.id for s in found if self._try(s, line.number, text)}
-        if _WRAP_MIN <= len(text) <= _WRAP_MAX and following:
-            self._read_joined(line, following, matched)
+        texts = [line.text for line in items]
+        fresh = [not self._known_shape(text) for text in texts[:done]]
+        whole = self._anchored([text if new else "" for text, new in zip(texts, fresh)])
+        edges = self._anchored(_edges(texts, fresh))
+        for index in sorted(whole.keys() | edges.keys()):
+            text = texts[index]
+            found = whole.get(index, {})
+            matched = {s.id for s in found.values() if self._try(s, items[index].number, text)}
+            for signature_id in matched:
+                self.glued.discard((signature_id, items[index].number))
+            if _may_be_wrapped(texts, index):
+                near = {**edges.get(index, {}), **whole.get(index + 1, {}), **found}
+                self._glue(items, index, list(near.values()), matched)
 
-    def _kept_enough(self, found: list[Signature]) -> bool:
-        return all(len(self.kept.get(s.id, ())) > 3 for s in found)
-
-    def _candidates(self, text: str) -> list[Signature]:
-        found: dict[str, Signature] = {}
+    def _anchored(self, texts: list[str]) -> dict[int, dict[str, Signature]]:
+        """Index of a text -> the signatures of which a fixed part stands in it."""
+        joined = "\n".join(texts)
+        starts = [0, *accumulate(len(text) + 1 for text in texts)]
+        found: dict[int, dict[str, Signature]] = {}
         for anchor, signatures in self.by_anchor.items():
-            if anchor in text:
+            place = joined.find(anchor)
+            while place >= 0:
+                index = bisect_right(starts, place) - 1
+                here = found.setdefault(index, {})
                 for signature in signatures:
-                    found[signature.id] = signature
-        return list(found.values())
+                    here[signature.id] = signature
+                place = joined.find(anchor, starts[index + 1])
+        return found
 
-    def _read_joined(self, line: Line, following: tuple[str, ...], matched: set[str]) -> None:
-        """Try the line glued to the next ones, for messages that were wrapped."""
-        joins = [line.text + following[0].lstrip(), f"{line.text} {following[0].lstrip()}"]
-        if len(following) > 1:
-            joins.append("".join([line.text, *(text.lstrip() for text in following)]))
-        border = len(line.text)
-        for text in joins:
-            for signature in self._candidates(text):
-                if signature.id in matched or (signature.id, line.number - 1) in self.wrapped:
-                    continue
-                hit = signature.regex.search(text)
-                if hit and hit.start() < border < hit.end():
-                    matched.add(signature.id)
-                    self.wrapped.add((signature.id, line.number))
-                    self._add(signature, line.number, text, hit)
+    def _known_shape(self, text: str) -> bool:
+        shape = _DIGITS.sub("0", text[:400])
+        seen = self.shapes.get(shape, 0)
+        if seen == 0 and len(self.shapes) >= _SHAPES:
+            self.shapes.clear()
+        self.shapes[shape] = seen + 1
+        return seen >= _ALIKE
+
+    def _glue(
+        self, items: list[Line], index: int, candidates: list[Signature], matched: set[str]
+    ) -> None:
+        """Try the line with the next ones, without and with a blank between them."""
+        number, text = items[index].number, items[index].text
+        after = [line.text.lstrip() for line in items[index + 1 : index + 3]]
+        joins = [text + after[0], f"{text} {after[0]}", "".join([text, *after])]
+        for signature in candidates:
+            if signature.id in matched or (signature.id, number - 1) in self.glued:
+                continue
+            for joined in joins:
+                hit = signature.regex.search(joined)
+                if hit and hit.start() < len(text) < hit.end():
+                    self.glued.add((signature.id, number))
+                    self._add(signature, number, joined, hit)
+                    break
 
     def _try(self, signature: Signature, number: int, text: str) -> bool:
-        hits = list(signature.regex.finditer(text))
-        for hit in hits[:8]:
+        matched = False
+        for count, hit in enumerate(signature.regex.finditer(text)):
+            matched = True
+            if count == 8:
+                break
             self._add(signature, number, text, hit)
-        return bool(hits)
+        return matched
 
     def _add(self, signature: Signature, number: int, text: str, hit: re.Match[str]) -> None:
-        self.counts[signature.id] = self.counts.get(signature.id, 0) + 1
         kept = self.kept.setdefault(signature.id, [])
         if len(kept) >= _KEEP:
             return
@@ -123,3 +139,17 @@ class _Collector:
     def result(self) -> tuple[Observation, ...]:
         found = [observation for kept in self.kept.values() for observation in kept]
         return tuple(sorted(found, key=lambda observation: observation.line))
+
+
+def _may_be_wrapped(texts: list[str], index: int) -> bool:
+    return index + 1 < len(texts) and _WRAP_MIN <= len(texts[index]) <= _WRAP_MAX
+
+
+def _edges(texts: list[str], fresh: list[bool]) -> list[str]:
+    """For each line its end with the start of the next one, empty where it is not wrapped."""
+    return [
+        texts[i][-_EDGE:] + texts[i + 1].lstrip()[:_EDGE]
+        if new and _may_be_wrapped(texts, i)
+        else ""
+        for i, new in enumerate(fresh)
+    ]
