@@ -19,7 +19,7 @@ from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import FrameworkNeed, Matrix, Release, Variant
 from cudnn_doctor.versions import CudnnVersion
 
-BY_PATH = "cuDNN wheel"
+BY_PATH = "a program that opens the wheel"
 """Name of the consumer that opens an environment's wheel by its path, where no framework does."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudnn_doctor.checks.context import Context, parse
+from cudnn_doctor.checks.context import Context, file_of, parse
 from cudnn_doctor.checks.files import matters, restore
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.checks.registry import rule
-from cudnn_doctor.machine.model import CudnnCopy
+from cudnn_doctor.machine.model import CudnnCopy, Library
 from cudnn_doctor.matrix import query
 
 
@@ -53,14 +53,13 @@ def install_incomplete(context: Context) -> Iterator[Finding]:
         missing = lacking(context, copy)
         if not missing or (_is_wheel(copy) and len(missing) > 6):
             continue
-        where = copy.folder or copy.kind
         shown = ", ".join(missing)
         yield Finding(
             id="cudnn-install-incomplete",
             severity="error"
             if context.machine.partial or matters(context, copy.folder)
             else "info",
-            title=f"cuDNN {copy.version or ''} in {where} lacks {missing[0]}"
+            title=f"cuDNN {copy.version or ''} lacks {missing[0]}"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
             culprit=f"{copy.folder}/{missing[0]}",
             subject=copy.folder,
@@ -84,6 +83,9 @@ def mixed_in_one_dir(context: Context) -> Iterator[Finding]:
     """Files of two releases of one major lie in one folder."""
     for copy in context.copies:
         releases = releases_in(copy)
+        foreign = _replaced(context, copy)
+        if foreign and len(releases) == 1 and not copy.private:
+            yield _foreign_file(context, copy, foreign)
         if copy.private or len(releases) < 2 or len({r[0] for r in releases}) > 1:
             continue
         groups = sorted(releases.items(), key=lambda item: -len(item[1]))
@@ -100,7 +102,7 @@ def mixed_in_one_dir(context: Context) -> Iterator[Finding]:
         yield Finding(
             id="cudnn-mixed-in-one-dir",
             severity="error" if used else "warning",
-            title=f"{odd[1][0]} is {_dotted(odd[0])} among files of {main} in {copy.folder}",
+            title=f"{odd[1][0]} is {_dotted(odd[0])} among files of {main}",
             culprit=f"{copy.folder}/{odd[1][0]}",
             subject=copy.folder,
             seen=tuple(seen),
@@ -109,6 +111,49 @@ def mixed_in_one_dir(context: Context) -> Iterator[Finding]:
             remedies=(restore(context, copy.folder),),
             avoid=("making links by hand from one release's names to the other's files",),
         )
+
+
+def _replaced(context: Context, copy: CudnnCopy) -> list[Library]:
+    """Whole libraries of a wheel's folder that are not the wheel's: RECORD has another size."""
+    environment = context.environment(copy.environment)
+    if environment is None:
+        return []
+    wrong = {
+        file_of(problem.path)
+        for dist in environment.distributions
+        for problem in dist.record_problems
+        if problem.problem in ("size", "hash") and "cudnn" in dist.name
+    }
+    inside = (context.libraries.get(f"{copy.folder}/{name}") for name in copy.files)
+    arch = context.machine.system.arch
+    return [
+        library
+        for library in inside
+        if library is not None
+        and file_of(library.path) in wrong
+        and library.status == "ok"
+        and library.machine in (None, arch)
+        and "cudnn" in (library.soname or "cudnn")
+    ]
+
+
+def _foreign_file(context: Context, copy: CudnnCopy, foreign: list[Library]) -> Finding:
+    names = ", ".join(file_of(library.path) for library in foreign)
+    return Finding(
+        id="cudnn-mixed-in-one-dir",
+        severity="error",
+        title=f"{file_of(foreign[0].path)} is not of {copy.version} like the files around it",
+        culprit=foreign[0].path,
+        subject=copy.folder,
+        seen=(
+            Evidence(what=f"whole libraries of other sizes than recorded: {names}"),
+            Evidence(what=f"the others are {copy.version}", where=copy.folder, how="RECORD"),
+        ),
+        why="a sublibrary of another release does not work with the rest: undefined symbols,"
+        " SUBLIBRARY_VERSION_MISMATCH or aborts.",
+        remedies=(restore(context, copy.folder),),
+        avoid=("copying single files from another release",),
+    )
 
 
 def _dotted(release: tuple[int, ...]) -> str:

@@ -106,7 +106,7 @@ def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
     return Finding(
         id=id,
         severity=_severity(context, plan, wheel, nvrtc),
-        title=f"{load.name}, which cuDNN needs in {who}, is not found",
+        title=f"{load.name}, which cuDNN needs for {who}, is not found",
         culprit=load.name,
         subject=plan.consumer.environment or plan.folder or "",
         seen=(
@@ -189,7 +189,7 @@ def cublas_shadowed(context: Context) -> Iterator[Finding]:
             why="the two belong together: CUBLAS_STATUS_INVALID_VALUE or undefined symbols.",
             remedies=(remedies.without_folders(context, folder),)
             if folder in context.search_path
-            else (remedies.with_folder(context, folder_of(first.path or "")),),
+            else (remedies.with_folder(folder_of(first.path or "")),),
         )
 
 

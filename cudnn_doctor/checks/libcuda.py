@@ -144,6 +144,6 @@ def libcuda_unversioned(context: Context) -> Iterator[Finding]:
         seen=(Evidence(what="libcuda.so.1, no libcuda.so", where="/etc/ld.so.cache"),),
         why="ldconfig registers SONAMEs only, so dlopen('libcuda.so') finds nothing: 'Could not"
         " load library libcudnn_cnn_infer.so.8. Error: libcuda.so'.",
-        remedies=(remedies.with_folder(context, folder),),
+        remedies=(remedies.with_folder(folder),),
         avoid=("reinstalling cuDNN: its file is there",),
     )

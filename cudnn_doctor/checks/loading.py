@@ -120,7 +120,7 @@ def _unseen(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding:
         ),
         why="it opens cuDNN by name and has no run path into that folder: the library is"
         " installed, the loader does not look there.",
-        remedies=(remedies.with_folder(context, best.folder),) if best.folder else (),
+        remedies=(remedies.with_folder(best.folder),) if best.folder else (),
         avoid=("installing one more copy of cuDNN",),
     )
 

@@ -42,7 +42,7 @@ def _judge_plan(context: Context, got: Got, plan: LoadPlan, shim: Load) -> Itera
     base = shim.version or got.version
     if private or base is None:
         base = next((load.version for load in loads if load.version), None)
-    strays = [load for load in loads if _is_stray(load, base, plan.folder)]
+    strays = [load for load in loads if _is_stray(context, load, base, plan.folder)]
     if not strays or base is None:
         return
     copy = context.copy_at(plan.folder)
@@ -54,18 +54,37 @@ def _judge_plan(context: Context, got: Got, plan: LoadPlan, shim: Load) -> Itera
         folders = dict.fromkeys(
             folder_of(x.path) for x in strays if x.path and x.via == "ld_library_path"
         )
-        yield _shadow(context, got, base, tuple(folders), strays[0].version or "", *strays)
+        yield _shadow(
+            context,
+            got,
+            base,
+            tuple(folders),
+            strays[0].version or "of an unknown release",
+            *strays,
+        )
     else:
         yield _mixed(context, got, base, strays)
 
 
-def _is_stray(load: Load, base: str | None, folder: str | None) -> bool:
+def _is_stray(context: Context, load: Load, base: str | None, folder: str | None) -> bool:
     """Of another release; of an unknown one, and from elsewhere by way of the loader's path."""
     same = same_release(load.version, base)
     if same is not None:
         return not same
+    if _same_file(context, load, folder):
+        return False
     elsewhere = folder_of(load.path or "") != folder and folder_of(load.real or "") != folder
     return elsewhere and load.via in ("ld_library_path", "cache", "default")
+
+
+def _same_file(context: Context, load: Load, folder: str | None) -> bool:
+    """Whether it is as long as the copy's own file of that name: releases differ in size."""
+    sizes = [
+        library.size
+        for path in (load.real or load.path or "", f"{folder}/{load.name}")
+        if (library := context.libraries.get(path)) is not None
+    ]
+    return len(sizes) == 2 and sizes[0] is not None and sizes[0] == sizes[1]
 
 
 def _sources(strays: Sequence[Load]) -> tuple[Evidence, ...]:
@@ -139,7 +158,7 @@ def _shadow(
         remedies=(
             *((remedies.without_folders(context, *listed),) if listed else ()),
             *(
-                (remedies.with_folder(context, got.copy.folder),)
+                (remedies.with_folder(got.copy.folder, title="or put its own folder first"),)
                 if got.copy and got.copy.folder
                 else ()
             ),
@@ -205,7 +224,7 @@ def _mixed(context: Context, got: Got, base: str, strays: list[Load]) -> Finding
         " errors or a segmentation fault.",
         remedies=(
             *((restore(context, own),) if own and folder != own else ()),
-            *((remedies.with_folder(context, own),) if own else ()),
+            *((remedies.with_folder(own),) if own else ()),
         ),
     )
 
@@ -240,6 +259,6 @@ def two_in_one_process(context: Context) -> Iterator[Finding]:
                 ),
                 why="in one process (whisperX) parts of both get mapped, and a call from one into"
                 " the other's libraries ends in a segmentation fault.",
-                remedies=(remedies.with_folder(context, own),) if own else (),
+                remedies=(remedies.with_folder(own),) if own else (),
                 avoid=("one more copy of cuDNN",),
             )

@@ -104,11 +104,11 @@ def without_folders(context: Context, *folders: str) -> Remedy:
     )
 
 
-def with_folder(context: Context, *folders: str) -> Remedy:
+def with_folder(*folders: str, title: str = "") -> Remedy:
     """Put folders in front of LD_LIBRARY_PATH for the program."""
     joined = ":".join(shlex.quote(folder) for folder in folders)
     return Remedy(
-        title="let the loader of that program see the copy",
+        title=title or "let the loader of that program see the copy",
         commands=(f"export LD_LIBRARY_PATH={joined}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",),
         changes="this shell only",
     )

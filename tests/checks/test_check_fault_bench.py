@@ -73,6 +73,36 @@ def test_2_a_sublibrary_of_another_release() -> None:
     assert finding(machine, "cudnn-mixed-in-one-dir").culprit == f"{WHEEL}/libcudnn_ops.so.9"
 
 
+def test_2_a_whole_library_that_is_not_the_wheels() -> None:
+    """Its release is not told by anything, RECORD has another size."""
+    path = f"{WHEEL}/libcudnn_cnn.so.9"
+    machine = replace_library(healthy(), path, version=None, size=900)
+    copy = (machine.copies or ())[0]
+    versions = {k: v for k, v in copy.file_versions.items() if k != "libcudnn_cnn.so.9"}
+    problem = RecordProblem(path=path, problem="size", expected="1000", found="900")
+    wheel = replace(_cudnn("9.10.2.21"), record_checked=9, record_problems=(problem,))
+    machine = replace(
+        machine,
+        copies=(replace(copy, file_versions=versions),),
+        environments=(environment(wheel),),
+    )
+    assert problems(machine) == ["cudnn-mixed-in-one-dir"]
+
+
+def test_3_a_copy_of_an_unknown_release_on_the_path() -> None:
+    machine = with_copy(healthy(), "/opt/cudnn/lib", "9.1.0", kind="prefix")
+    unknown = tuple(
+        replace(x, version=None, size=900) if x.path.startswith("/opt/cudnn") else x
+        for x in machine.libraries
+    )
+    copies = (*(healthy().copies or ()), replace((machine.copies or ())[-1], version=None))
+    copies = (*copies[:-1], replace(copies[-1], file_versions={}))
+    machine = on_path(replace(machine, libraries=unknown, copies=copies), "/opt/cudnn/lib")
+    assert problems(machine) == ["ld-library-path-shadow"]
+    same = tuple(replace(x, size=1000) if x.size == 900 else x for x in unknown)
+    assert problems(replace(machine, libraries=same)) == []
+
+
 def test_3_ld_library_path_shadows_the_wheel() -> None:
     machine = on_path(
         with_copy(healthy(), "/opt/cudnn/lib", "9.1.0", kind="prefix"), "/opt/cudnn/lib"
@@ -96,8 +126,8 @@ def test_3_a_shim_with_rpath_keeps_its_own_parts_its_graph_library_does_not() ->
     bare = replace(healthy("9.24.0"), frameworks=(), environments=(environment(_cudnn("9.24.0")),))
     machine = on_path(with_copy(bare, "/opt/cudnn/lib", "9.10.2", kind="prefix"), "/opt/cudnn/lib")
     seen = str(finding(machine, "ld-library-path-shadow").seen)
-    assert "libcudnn_heuristic.so.9 is 9.10.2" in seen
-    assert "libcudnn_ops.so.9 is" not in seen
+    assert "libcudnn_heuristic.so.9 are 9.10.2" in seen
+    assert "libcudnn_ops.so.9" not in seen
 
 
 def test_3_a_bare_wheel_is_judged_as_opened_by_its_path() -> None:
