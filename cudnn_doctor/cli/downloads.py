@@ -34,7 +34,7 @@ def download(
     """Fetch NVIDIA's archive for an offline machine, checked against its SHA-256."""
     from cudnn_doctor.install.choose import Wish, settle
     from cudnn_doctor.install.download import download_to
-    from cudnn_doctor.install.state import locate
+    from cudnn_doctor.install.state import exclusive, locate
     from cudnn_doctor.install.tarball import archive_fetch
     from cudnn_doctor.matrix.load import load
     from cudnn_doctor.report.progress import progress
@@ -53,7 +53,8 @@ def download(
     )
     wish = Wish(method="tarball", source="archive", mirrors=tuple(mirror or ()))
     request = settle(wish, opts.build_target(options, facts), facts)
-    path = download_to(archive_fetch(request, facts), locate(), dest, progress())
+    with exclusive(locate()):
+        path = download_to(archive_fetch(request, facts), locate(), dest, progress())
     if as_json:
         typer.echo(json.dumps({"schema": 1, "file": str(path), "version": request.version}))
     else:

@@ -169,9 +169,9 @@ def _unpacked(fetch: Fetch, request: InstallRequest, prefix: str, staging: str) 
         staging=staging,
         members="static" if request.static else "shared",
     )
-    local = fetch.urls[0].startswith("file:")
+    local = all(url.startswith("file:") for url in fetch.urls)
     needs = {prefix: free_space_for(size, static=request.static)} if size else {}
-    if size and not (locate().cache / "files" / fetch.sha256).exists():
+    if size and not local and not (locate().cache / "files" / fetch.sha256).exists():
         needs[str(locate().cache)] = size
     return Source(step, f"{fetch.name}, {'a local file' if local else 'downloaded'}", needs)
 
