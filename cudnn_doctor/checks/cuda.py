@@ -54,11 +54,7 @@ def _cuda_of(context: Context, plan: LoadPlan) -> str:
     return ((copy.cuda if copy else None) or plan.consumer.cuda or "12").split(".")[0]
 
 
-@rule(
-    "other-cuda-lib-missing",
-    "toolkit",
-    also=("libnvrtc-missing", "cudnn-cuda-major-mismatch", "framework-deps-not-installed"),
-)
+@rule("other-cuda-lib-missing", "toolkit", also=("libnvrtc-missing", "cudnn-cuda-major-mismatch"))
 def companion_missing(context: Context) -> Iterator[Finding]:
     """A CUDA library that the loaded cuDNN needs is found nowhere."""
     reported: set[tuple[str, str]] = set()

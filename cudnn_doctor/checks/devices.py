@@ -66,7 +66,7 @@ def device_nodes_missing(context: Context) -> Iterator[Finding]:
     )
 
 
-@rule("cgroup-device-revoked", "gpu", gpu=True, also=("toolkit-config-no-cgroups",))
+@rule("cgroup-device-revoked", "gpu", gpu=True)
 def cgroup_device_revoked(context: Context) -> Iterator[Finding]:
     """In a container the node is there, its mode allows, and opening it is refused."""
     container = context.machine.system.container

@@ -106,7 +106,7 @@ def _unseen(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding:
     paths = ", ".join(c.folder or c.kind for c in copies)
     return Finding(
         id="cudnn-not-on-loader-path",
-        severity="error",
+        severity="error" if _is_meant(context, got) else "info",
         title=f"{got.label} does not see the cuDNN in {best.folder or best.kind}",
         culprit=best.folder or best.kind,
         subject=got.subject,
@@ -130,7 +130,7 @@ def _other_major(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding
     majors = " and ".join(str(major) for major in have)
     return Finding(
         id="cudnn-major-mismatch",
-        severity="error",
+        severity="error" if _is_meant(context, got) else "info",
         title=f"{got.label} needs cuDNN {got.major}, this machine has only {majors}",
         culprit=f"{got.label} (needs cuDNN {got.major})",
         subject=got.subject,
@@ -148,11 +148,21 @@ def _other_major(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding
     )
 
 
+_SERVE_CPU_TOO = ("tensorflow", "ctranslate2", "faster-whisper", "whisperx")
+"""Frameworks whose one wheel is for machines with and without a GPU alike."""
+
+
+def _is_meant(context: Context, got: Got) -> bool:
+    """Whether the framework is there to use a GPU: its build says so, or a GPU is there."""
+    meant_for_gpu = got.framework.name not in _SERVE_CPU_TOO
+    return meant_for_gpu or bool(context.machine.gpus) or context.machine.partial
+
+
 def _nowhere(context: Context, got: Got) -> Finding:
     want = f"cuDNN {got.major}" if got.major else "cuDNN"
     return Finding(
         id="cudnn-not-installed",
-        severity="error",
+        severity="error" if _is_meant(context, got) else "info",
         title=f"{got.label} needs {want}; there is none on this machine",
         culprit=f"libcudnn.so.{got.major}" if got.major else "libcudnn",
         subject=got.subject,

@@ -38,6 +38,20 @@ RULE_MODULES = (
     "packages",
 )
 
+NOT_SHOWN = {
+    "benign-noise": "is about a message, not about a state",
+    "insufficient-evidence": "is about a log",
+    "static-tls": "depends on the order in which a process loads libraries",
+    "tf-memory-growth": "is what a running TensorFlow does",
+    "cudnn-feature-unsupported-on-gpu": "depends on the operation that is asked for",
+    "cudnn-heuristic-regression": "shows only in measured rates",
+    "download-corrupt": "is gone with the download; what it leaves is a damaged or missing file",
+    "index-lacks-pinned-version": "the check asks no index",
+    "network-blocked": "the check opens no socket",
+    "toolkit-config-no-cgroups": "the file lies on the host; cgroup-device-revoked names it",
+}
+"""Diagnoses of the vocabulary that no state of a machine shows, and why: `explain` makes them."""
+
 Function = Callable[["Context"], "Iterator[Finding]"]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 from check_builders import MATRIX, healthy, judge
 
 from cudnn_doctor.checks import registry, run
@@ -151,3 +153,15 @@ def test_every_finding_is_short_enough_and_has_evidence_or_reason() -> None:
         assert len(finding.title) < 100
         assert finding.seen
         assert finding.why
+
+
+def test_what_is_told_as_not_shown_is_not_shown() -> None:
+    assert not set(registry.NOT_SHOWN) & registry.known_ids()
+
+
+def test_the_whole_vocabulary_is_shown_or_told_why_not() -> None:
+    shared = Path(__file__).parents[3] / "shared" / "cases" / "diagnoses.yaml"
+    if not shared.is_file():
+        pytest.skip("the shared vocabulary is not here")
+    vocabulary = set(yaml.safe_load(shared.read_text(encoding="utf-8")))
+    assert vocabulary <= registry.known_ids() | set(registry.NOT_SHOWN)

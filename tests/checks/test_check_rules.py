@@ -466,6 +466,19 @@ def test_not_on_the_loader_path() -> None:
     assert problems(twin) == []
 
 
+def test_a_framework_that_serves_cpus_too_needs_no_cudnn_where_no_gpu_is() -> None:
+    torch = healthy().frameworks[0]
+    binary = plain_library(f"{SITE}/tensorflow/libtensorflow_cc.so.2")
+    guest = replace(torch, name="tensorflow", distribution="tensorflow", version="2.18.0")
+    guest = replace(guest, binaries=(binary.path,), pins=(), cudnn_built=None)
+    machine = replace(
+        healthy(), copies=(), libraries=(binary,), frameworks=(guest,), environments=()
+    )
+    assert "cudnn-not-installed" in problems(machine)
+    without_gpu = replace(machine, gpus=(), pci=())
+    assert problems(without_gpu, no_gpu=True) == []
+
+
 def test_only_another_major_is_there() -> None:
     machine = without_files(healthy(), *(x.path for x in healthy().libraries if "cudnn" in x.path))
     torch = Distribution(name="torch", version="2.8.0", requires=("numpy",), location=SITE)
