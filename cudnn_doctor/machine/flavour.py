@@ -32,13 +32,14 @@ def embedded_cuda(host: Host, libraries: Iterable[Library]) -> str | None:
     for part in _TELLING:
         real = by_part.get(part)
         if real is not None:
-            found = _search(host.outer(real))
+            found = cuda_named_in(host.outer(real))
             if found:
                 return found
     return None
 
 
-def _search(path: str) -> str | None:
+def cuda_named_in(path: str) -> str | None:
+    """The major of the cuBLAS that the library at ``path`` names, ``"12"``; None if it names none."""
     where = section_range(path, ".rodata")
     if where is None or where[1] == 0:
         return None

@@ -39,7 +39,7 @@ def cc_support(
     if flavour.cc is None:
         return _by_range(matrix, flavour, wanted)
     measured = how(matrix, flavour, "cc")
-    if native := [own for own in flavour.cc if _runs(version_key(own), wanted)]:
+    if native := [own for own in flavour.cc if runs(version_key(own), wanted)]:
         return CcSupport("native", f"native code for {native[-1]}", measured)
     if ptx := [target for target in flavour.ptx or () if _compiles(target, wanted)]:
         return _by_ptx(matrix, flavour, ptx[-1], driver)
@@ -57,7 +57,7 @@ def _by_range(matrix: Matrix, flavour: Variant, wanted: tuple[int, ...]) -> CcSu
     source = how(matrix, flavour, "cc_max")
     if wanted <= version_key(flavour.cc_max):
         return CcSupport("native", f"within {flavour.cc_min} to {flavour.cc_max}", source)
-    if _runs(version_key(flavour.cc_max), wanted):
+    if runs(version_key(flavour.cc_max), wanted):
         return CcSupport("native", f"code for {flavour.cc_max} runs on it", "inferred")
     return CcSupport("no", f"the newest supported is {flavour.cc_max}", source)
 
@@ -70,7 +70,7 @@ def _by_ptx(matrix: Matrix, flavour: Variant, target: str, driver: str | None) -
     return CcSupport("ptx", f"PTX for {target}, compiled by the driver at first use", source)
 
 
-def _runs(code: tuple[int, ...], cc: tuple[int, ...]) -> bool:
+def runs(code: tuple[int, ...], cc: tuple[int, ...]) -> bool:
     """Binary compatibility: same major, same or older minor."""
     return code[:1] == cc[:1] and code <= cc
 
@@ -80,4 +80,4 @@ def _compiles(ptx: str, cc: tuple[int, ...]) -> bool:
     target = version_key(ptx)
     if ptx.endswith("a"):
         return target == cc
-    return _runs(target, cc) if ptx.endswith("f") else target <= cc
+    return runs(target, cc) if ptx.endswith("f") else target <= cc
