@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cudnn_doctor.checks import remedies
 from cudnn_doctor.checks.context import Context, cudnn_wheels, distribution
-from cudnn_doctor.checks.got import Got, all_got
+from cudnn_doctor.checks.got import Got, all_got, others_got
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.checks.registry import Skip, rule
 from cudnn_doctor.checks.wheels import requirements
@@ -200,3 +200,35 @@ def no_cudnn_at_all(context: Context) -> Iterator[Finding]:
         why="nothing here needs it yet.",
         remedies=(remedies.install_cudnn(context, 9, cuda),),
     )
+
+
+@rule("cudnn-major-mismatch", "frameworks")
+def other_major_on_path(context: Context) -> Iterator[Finding]:
+    """LD_LIBRARY_PATH names a cuDNN of a major that nothing here wants.
+
+    A folder that is there for other things (the system's, a toolkit's, conda's) says nothing.
+    """
+    wanted = {got.major: got for got in all_got(context) if got.major}
+    wanted |= {got.major: got for got in others_got(context) if got.subject and got.major}
+    for copy in context.machine.copies or ():
+        shared_folder = copy.kind in ("system", "toolkit", "conda", "bundled")
+        if copy.folder not in context.search_path or shared_folder or not wanted:
+            continue
+        if copy.major is None or copy.major in wanted:
+            continue
+        got = next(iter(wanted.values()))
+        yield Finding(
+            id="cudnn-major-mismatch",
+            severity="error",
+            title=f"LD_LIBRARY_PATH names cuDNN {copy.major}; {got.label} here wants {got.major}",
+            culprit=copy.folder,
+            subject=got.subject,
+            seen=(
+                Evidence(what=f"cuDNN {copy.version or copy.major}", where=copy.folder),
+                Evidence(what=f"{got.label} wants libcudnn.so.{got.major}", where=got.subject),
+            ),
+            why="what was put on the path is of no use to it, and whoever opens plain libcudnn.so"
+            " gets the wrong major.",
+            remedies=(remedies.without_folders(context, copy.folder),),
+            avoid=("a link from one major's name to the other's file",),
+        )

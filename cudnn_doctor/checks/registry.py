@@ -32,6 +32,7 @@ RULE_MODULES = (
     "wheels",
     "headers",
     "loading",
+    "needs",
     "mixing",
     "frameworks",
     "releases",

@@ -231,11 +231,14 @@ def test_8_twin_a_system_toolkit_of_the_same_major_in_the_cache() -> None:
 
 
 def test_9_cudnn_8_on_the_path_beside_9() -> None:
-    """Another major has other names: torch built for 9 never takes it, a plain program may."""
-    machine = on_path(
-        with_copy(healthy(), "/opt/cudnn8/lib", "8.9.7", kind="prefix"), "/opt/cudnn8/lib"
-    )
-    assert "mixed-cudnn-copies" not in problems(machine)
+    machine = with_copy(healthy(), "/opt/cudnn8/lib", "8.9.7", kind="prefix")
+    assert problems(machine) == []
+    assert problems(on_path(machine, "/opt/cudnn8/lib")) == ["cudnn-major-mismatch"]
+
+
+def test_9_twin_a_toolkits_folder_with_an_old_cudnn_in_it() -> None:
+    machine = with_copy(healthy(), "/usr/local/cuda/lib64", "8.9.7", kind="toolkit")
+    assert problems(on_path(machine, "/usr/local/cuda/lib64")) == []
 
 
 def test_10_header_of_another_release_beside_the_library() -> None:

@@ -479,6 +479,23 @@ def test_a_framework_that_serves_cpus_too_needs_no_cudnn_where_no_gpu_is() -> No
     assert problems(without_gpu, no_gpu=True) == []
 
 
+def test_a_framework_without_the_wheels_that_its_objects_need() -> None:
+    torch = healthy().frameworks[0]
+    needed = ("libcudnn.so.9", "libcublas.so.12", "libcurand.so.10", "libm.so.6")
+    machine = replace_library(healthy(), torch.binaries[0], needed=needed)
+    assert problems(machine) == ["other-cuda-lib-missing"]
+    found = finding(machine, "other-cuda-lib-missing")
+    assert found.culprit == "libcurand.so.10"
+    asks = Distribution(
+        name="torch", version="2.8.0", location=SITE, requires=("nvidia-curand-cu12==10.3",)
+    )
+    asking = replace(machine, environments=(environment(asks, environment().distributions[1]),))
+    assert problems(asking) == ["framework-deps-not-installed"]
+    entry = CacheEntry(soname="libcurand.so.10", path="/usr/local/cuda/lib64/libcurand.so.10")
+    cache = (*(machine.loader.cache or ()), entry)
+    assert problems(change(asking, "loader", cache=cache)) == []
+
+
 def test_only_another_major_is_there() -> None:
     machine = without_files(healthy(), *(x.path for x in healthy().libraries if "cudnn" in x.path))
     torch = Distribution(name="torch", version="2.8.0", requires=("numpy",), location=SITE)
