@@ -122,3 +122,34 @@ def update(
     for line in added or ("nothing new",):
         typer.echo(line)
     typer.echo(f"written: {target} (use it with --matrix or CUDNN_DOCTOR_MATRIX)")
+
+
+@app.command()
+def inspect(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A wheel, an archive or an unpacked folder.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the row for compat_matrix.yaml.")
+    ] = False,
+) -> None:
+    """Measure what a cuDNN release contains: libraries, GPU code, headers.
+
+    Put the row that --yaml prints below `releases:` in the matrix, then run
+    `cudnn-doctor matrix compile`. Libraries in a wheel or archive are unpacked one at a time
+    into TMPDIR.
+    """
+    from cudnn_doctor.machine.inspection import inspect as measure
+    from cudnn_doctor.matrix.measured import release_of
+    from cudnn_doctor.report.inspection import table, to_json, yaml_row
+
+    if as_json and as_yaml:
+        raise DoctorError("choose --json or --yaml", exit_code=ExitCode.USAGE)
+    found = measure(path)
+    if as_yaml:
+        typer.echo(yaml_row(release_of(found)))
+    elif as_json:
+        typer.echo(json.dumps(to_json(found), indent=2))
+    else:
+        typer.echo(table(found))

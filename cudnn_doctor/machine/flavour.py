@@ -39,7 +39,7 @@ def embedded_cuda(host: Host, libraries: Iterable[Library]) -> str | None:
 
 
 def cuda_named_in(path: str) -> str | None:
-    """The major of the cuBLAS that the library at ``path`` names, ``"12"``; None if it names none."""
+    """The major of the cuBLAS that the library at ``path`` names (``"12"``), None for none."""
     where = section_range(path, ".rodata")
     if where is None or where[1] == 0:
         return None

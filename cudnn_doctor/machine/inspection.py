@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import email.parser
 import hashlib
-import os
 import re
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -107,13 +105,13 @@ def inspect(path: str) -> Inspection:
     for member in members(source):
         names.append(member.name)
         if isinstance(member, Text):
-            texts.setdefault(_role(member.name), member.text)
+            texts.setdefault(_base(member.name), member.text)
         elif member.path is not None:
             content = measure(member)
             cuda = cuda or cuda_named_in(member.path)
-            own = PurePosixPath(member.name).name
-            key = content.soname if content.soname not in (None, *libraries) else own
-            libraries[key or own] = content
+            soname = content.soname
+            taken = soname is None or soname in libraries
+            libraries[_base(member.name) if taken else soname] = content
     if not libraries:
         raise BadInput(
             "no cuDNN library in it",
@@ -127,13 +125,13 @@ def measure(member: Member) -> LibraryContent:
     """Read one library that lies at ``member.path``."""
     assert member.path is not None
     elf = read_elf(member.path)
-    damage = "" if elf.status == "ok" else elf.status
+    damage: str = "" if elf.status == "ok" else elf.status
     try:
         code = read_gpu_code(member.path)
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", where=member.name) from error
     if not code.whole:
-        damage = damage or "its GPU code cannot be followed to the end"
+        damage = damage or "GPU code cut short"
     return LibraryContent(
         size=elf.size or 0,
         soname=elf.soname,
@@ -165,13 +163,13 @@ def _described(
     told = archive.groupdict() if archive else {}
     folder = source.is_dir()
     size, digest = (None, None) if folder else _fingerprint(source)
-    bases = sorted({PurePosixPath(n).name for n in names if n.endswith(".h")})
+    headers = {_base(name) for name in names if name.endswith(".h")}
     platform = told.get("platform")
     return Inspection(
         file=source.name,
         kind="folder" if folder else "wheel" if source.suffix == ".whl" else "archive",
         libraries=dict(sorted(libraries.items(), key=lambda item: _shim_first(item[0]))),
-        headers=tuple(base for base in bases if base.startswith("cudnn")),
+        headers=tuple(sorted(name for name in headers if name.startswith("cudnn"))),
         init_files=tuple(sorted(n for n in names if n.endswith("__init__.py"))),
         package=package,
         version=metadata.get("Version") or told.get("build"),
@@ -187,7 +185,7 @@ def _described(
     )
 
 
-def _role(name: str) -> str:
+def _base(name: str) -> str:
     return PurePosixPath(name).name
 
 
@@ -206,11 +204,6 @@ def _max_device(header: str) -> str | None:
 def _fingerprint(path: Path) -> tuple[int, str]:
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
-        for piece in _pieces(file.fileno()):
+        while piece := file.read(_PIECE):
             digest.update(piece)
-    return path.stat().st_size, digest.hexdigest()
-
-
-def _pieces(fd: int) -> Iterable[bytes]:
-    while piece := os.read(fd, _PIECE):
-        yield piece
+        return file.tell(), digest.hexdigest()

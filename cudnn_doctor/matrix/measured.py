@@ -24,6 +24,10 @@ _COMPILES_OWN = "tensor_ir"
 """This engine compiles its kernels at run time: the few cubins in it decide nothing."""
 
 
+_TAGS = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+"""manylinux1 was never true of cuDNN's wheels: for a flavour the libraries are measured instead."""
+
+
 class Capabilities(NamedTuple):
     """As `Variant.cc`, `Variant.cc_partial` and `Variant.ptx`."""
 
@@ -35,17 +39,17 @@ class Capabilities(NamedTuple):
 def capabilities(libraries: Mapping[str, LibraryContent]) -> Capabilities | None:
     """Which GPUs the libraries' code serves; None when none of them carries kernels."""
     carriers = [
-        {_capability(arch) for arch in content.sass}
+        {capability(arch) for arch in content.sass}
         for name, content in libraries.items()
         if content.sass and _COMPILES_OWN not in name
     ]
     if not carriers:
         return None
     everything = [c.sass for c in libraries.values()]
-    seen = _sorted({_capability(arch).rstrip("a") for sass in everything for arch in sass})
+    seen = _sorted({capability(arch).rstrip("a") for sass in everything for arch in sass})
     full = tuple(cc for cc in seen if _is_full(cc, carriers))
     texts = [
-        {_capability(arch) for arch in content.ptx}
+        {capability(arch) for arch in content.ptx}
         for name, content in libraries.items()
         if content.sass and _COMPILES_OWN not in name
     ]
@@ -67,7 +71,7 @@ def _serves(code: str, cc: tuple[int, ...]) -> bool:
     return own == cc if code.endswith("a") else runs(own, cc)
 
 
-def _capability(arch: str) -> str:
+def capability(arch: str) -> str:
     """``sm_90a`` is ``9.0a``."""
     digits = arch.removeprefix("sm_").rstrip("af")
     return f"{digits[:-1]}.{digits[-1:]}{arch[len('sm_') + len(digits) :]}"
@@ -110,7 +114,7 @@ def release_of(found: Inspection) -> Release:
 
 def _variant(found: Inspection, cuda: str) -> Variant:
     code = capabilities(found.libraries)
-    tagged = _glibc_of_tag(found.file)
+    tagged = None if "manylinux1_" in found.file else _glibc_of_tag(found.file)
     needed = [c.glibc for c in found.libraries.values() if c.glibc]
     glibc = tagged or max(needed, key=version_key, default=None)
     return Variant(
@@ -135,15 +139,16 @@ def _search_tag(shim: LibraryContent) -> Literal["rpath", "runpath"] | None:
 
 
 def _glibc_of_tag(file: str) -> str | None:
-    """What a wheel's manylinux tag promises; manylinux1 promises nothing about cuDNN's wheels."""
+    """What a wheel's manylinux tag promises (PEP 513, 571, 599 and 600)."""
     newest = re.search(r"manylinux_2_(\d+)_", file)
     if newest:
         return f"2.{newest[1]}"
-    return "2.17" if "manylinux2014_" in file else None
+    return next((glibc for tag, glibc in _TAGS.items() if f"{tag}_" in file), None)
 
 
 def _wheel(found: Inspection) -> tuple[Wheel, ...]:
-    if found.kind != "wheel" or not (found.package and found.version):
+    """None for the JIT flavour: the matrix lists the full one's wheels only."""
+    if found.kind != "wheel" or found.jit or not (found.package and found.version):
         return ()
     arch = re.search(r"_(x86_64|aarch64|ppc64le)\.whl$", found.file)
     row = Wheel(
