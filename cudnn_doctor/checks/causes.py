@@ -54,7 +54,11 @@ CAUSES: dict[str, tuple[str, ...]] = {
         "framework-deps-not-installed",
         "cudnn-cuda-major-mismatch",
     ),
-    "libnvrtc-missing": ("wheel-files-missing", "framework-deps-not-installed"),
+    "libnvrtc-missing": (
+        "cudnn-wheel-clobbered",
+        "wheel-files-missing",
+        "framework-deps-not-installed",
+    ),
     "device-nodes-missing": (*_NO_GPU_ACCESS, "driver-user-kernel-mismatch"),
     "permission-denied": ("selinux-denies-gpu", "cgroup-device-revoked"),
     "driver-not-installed": ("no-nvidia-gpu", "container-without-gpu", "docker-desktop-context"),

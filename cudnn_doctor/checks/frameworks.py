@@ -28,8 +28,8 @@ def wrong_version(context: Context) -> Iterator[Finding]:
     """The cuDNN that a framework gets is older than the one it was compiled against."""
     for got in judged(context):
         have, built = parse(got.version), parse(got.built)
-        if have is None or built is None or _mixture(got):
-            continue
+        if have is None or built is None or got.other_versions:
+            continue  # a mixture: mixing tells it better
         older = have.release[:2] < built.release[:2] and have.major == built.major
         exact = built.major < _ANY_MINOR_SINCE and have.release[:2] != built.release[:2]
         if exact or have.major != built.major:
@@ -38,12 +38,6 @@ def wrong_version(context: Context) -> Iterator[Finding]:
             yield _shadowed(context, got, have, built)
         elif older:
             yield _older(context, got, have, built)
-
-
-def _mixture(got: Got) -> bool:
-    """The plan mixes copies: that rule tells it better."""
-    loads = got.plan.sublibraries if got.plan else ()
-    return len({parse(load.version) for load in loads if load.version}) > 1
 
 
 def _evidence(got: Got, have: CudnnVersion, built: CudnnVersion) -> tuple[Evidence, ...]:

@@ -25,6 +25,7 @@ RULE_MODULES = (
     "devices",
     "containers",
     "gpu",
+    "builds",
     "libcuda",
     "cuda",
     "files",

@@ -47,64 +47,82 @@ class FailOnChoice(str, Enum):
     never = "never"
 
 
+NoGpuOption = Annotated[
+    bool,
+    typer.Option("--no-gpu", help="No GPU is meant to be here: skip GPU and driver, judge rest."),
+]
+PythonOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH", help="Look into this Python environment as well. Repeatable."),
+]
+RootOption = Annotated[
+    str, typer.Option(metavar="DIR", help="Look at a mounted root file system instead.")
+]
+DeepOption = Annotated[bool, typer.Option("--deep", help="Search the whole file system.")]
+HashesOption = Annotated[
+    bool, typer.Option("--hashes", help="Compare wheels' files with RECORD by SHA-256.")
+]
+SnapshotOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Judge a saved or described machine; - is stdin."),
+]
+SnapshotOutOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Save the facts of this machine.")
+]
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Take names of users, hosts and GPUs' ids out.")
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID", help="Only these diagnoses or categories. Repeatable."),
+]
+SkipOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID", help="Not these diagnoses or categories. Repeatable."),
+]
+SuppressOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID=REASON@DATE", help="Lower a finding to a note until a date."),
+]
+MatrixOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Use this compat_matrix.yaml.")
+]
+FailOnOption = Annotated[
+    FailOnChoice, typer.Option(help="From which severity on the exit code is 1.")
+]
+OutputOption = Annotated[Format, typer.Option("--format", help="How to print.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Every rule, every note, every path.")
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing: the exit code tells.")
+]
+ListRulesOption = Annotated[
+    bool, typer.Option("--list", help="Print all diagnoses by category and stop.")
+]
+
+
 def check(
     *,
-    no_gpu: Annotated[
-        bool,
-        typer.Option(
-            "--no-gpu", help="No GPU is meant to be here: skip GPU and driver, judge rest."
-        ),
-    ] = False,
-    python: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", help="Look into this Python environment as well. Repeatable."),
-    ] = None,
-    root: Annotated[
-        str, typer.Option(metavar="DIR", help="Look at a mounted root file system instead.")
-    ] = "/",
-    deep: Annotated[bool, typer.Option("--deep", help="Search the whole file system.")] = False,
-    hashes: Annotated[
-        bool, typer.Option("--hashes", help="Compare wheels' files with RECORD by SHA-256.")
-    ] = False,
-    snapshot: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Judge a saved or described machine; - is stdin."),
-    ] = None,
-    snapshot_out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Save the facts of this machine.")
-    ] = None,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Take names of users, hosts and GPUs' ids out.")
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Only these diagnoses or categories. Repeatable."),
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Not these diagnoses or categories. Repeatable."),
-    ] = None,
-    suppress: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID=REASON@DATE", help="Lower a finding to a note until a date."),
-    ] = None,
-    matrix: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Use this compat_matrix.yaml.")
-    ] = None,
-    fail_on: Annotated[
-        FailOnChoice, typer.Option(help="From which severity on the exit code is 1.")
-    ] = FailOnChoice.error,
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
-    json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Every rule, every note, every path.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing: the exit code tells.")
-    ] = False,
-    list_rules: Annotated[
-        bool, typer.Option("--list", help="Print all diagnoses by category and stop.")
-    ] = False,
+    no_gpu: NoGpuOption = False,
+    python: PythonOption = None,
+    root: RootOption = "/",
+    deep: DeepOption = False,
+    hashes: HashesOption = False,
+    snapshot: SnapshotOption = None,
+    snapshot_out: SnapshotOutOption = None,
+    redact: RedactOption = False,
+    only: OnlyOption = None,
+    skip: SkipOption = None,
+    suppress: SuppressOption = None,
+    matrix: MatrixOption = None,
+    fail_on: FailOnOption = FailOnChoice.error,
+    output: OutputOption = Format.text,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+    quiet: QuietOption = False,
+    list_rules: ListRulesOption = False,
 ) -> None:
     """See the GPU, driver, CUDA and every cuDNN; say what is wrong and what to type."""
     if list_rules:
