@@ -14,8 +14,10 @@ import os
 import re
 import stat
 import struct
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeVar
 
+T = TypeVar("T")
 Status = Literal["ok", "truncated", "not-elf", "unreadable"]
 
 _BLOCK = 1 << 14
@@ -24,9 +26,11 @@ _MAX_DYNAMIC = 2048
 _MAX_NEEDED = 256
 _MAX_STRING = 1 << 14
 _MAX_VERSIONS = 512
+_MAX_CHAIN = 4096
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+_DT_SYMTAB, _DT_GNU_HASH = 6, 0x6FFFFEF5
 _MACHINES = {
     3: "i386",
     20: "ppc",
@@ -199,8 +203,8 @@ def _offset(headers: _Headers, vaddr: int) -> int | None:
     return None
 
 
-def _dynamic(file: _File, headers: _Headers) -> Elf:
-    """SONAME, NEEDED, search paths and version needs; ``status`` is for the caller to set."""
+def _tags(file: _File, headers: _Headers) -> tuple[dict[int, int], list[int]]:
+    """Entries of the dynamic section: the last value of each tag, and all DT_NEEDED."""
     tags: dict[int, int] = {}
     needed: list[int] = []
     entry = headers.layout.dynamic
@@ -216,6 +220,12 @@ def _dynamic(file: _File, headers: _Headers) -> Elf:
             else:
                 tags[tag] = value
         break
+    return tags, needed
+
+
+def _dynamic(file: _File, headers: _Headers) -> Elf:
+    """SONAME, NEEDED, search paths and version needs; ``status`` is for the caller to set."""
+    tags, needed = _tags(file, headers)
     table = _offset(headers, tags.get(_DT_STRTAB, -1))
     if table is None:
         return Elf("ok")
@@ -273,6 +283,27 @@ def _newest_glibc(
 
 def section_range(path: str, name: str) -> tuple[int, int] | None:
     """File offset and size of a section (``.rodata``); None without one. Never raises."""
+
+    def find(file: _File, headers: _Headers) -> tuple[int, int] | None:
+        return _find_section(file, headers, name)
+
+    return _with_headers(path, find)
+
+
+def exported_bytes(path: str, symbol: str, size: int) -> bytes | None:
+    """First ``size`` bytes of an exported data symbol; None without one. Never raises."""
+
+    def find(file: _File, headers: _Headers) -> bytes | None:
+        vaddr = _symbol_address(file, headers, symbol.encode())
+        offset = None if vaddr is None else _offset(headers, vaddr)
+        data = b"" if offset is None else file.read(offset, size)
+        return data if len(data) == size else None
+
+    return _with_headers(path, find)
+
+
+def _with_headers(path: str, find: Callable[[_File, _Headers], T | None]) -> T | None:
+    """Answer of ``find`` on the open file, None where it is no readable ELF file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -285,11 +316,55 @@ def section_range(path: str, name: str) -> tuple[int, int] | None:
         head = file.read(16, layout.header.size)
         if len(head) < layout.header.size:
             return None
-        return _find_section(file, _headers(file, layout, head), name)
+        return find(file, _headers(file, layout, head))
     except OSError:
         return None
     finally:
         os.close(fd)
+
+
+def _symbol_address(file: _File, headers: _Headers, symbol: bytes) -> int | None:
+    """Address of a defined dynamic symbol of a 64-bit file, by its GNU hash table.
+
+    Layout: a header of four words (buckets, first symbol, Bloom words, shift), the Bloom filter,
+    the buckets, then one hash word a symbol whose lowest bit ends a chain.
+    """
+    tags, _ = _tags(file, headers)
+    table, names, symbols = (
+        _offset(headers, tags.get(tag, -1)) for tag in (_DT_GNU_HASH, _DT_STRTAB, _DT_SYMTAB)
+    )
+    if table is None or names is None or symbols is None or headers.layout.elf_class != 64:
+        return None
+    order = headers.layout.order
+
+    def word(offset: int) -> int:
+        return int.from_bytes(file.read(offset, 4), "little" if order == "<" else "big")
+
+    count, first, bloom = word(table), word(table + 4), word(table + 8)
+    if not count:
+        return None
+    wanted = _gnu_hash(symbol)
+    buckets = table + 16 + 8 * bloom
+    start = word(buckets + 4 * (wanted % count))
+    entry = struct.Struct(order + "IBBHQQ")
+    for index in range(max(start, first), max(start, first) + _MAX_CHAIN):
+        here = word(buckets + 4 * (count + index - first))
+        raw = file.read(symbols + index * entry.size, entry.size)
+        if len(raw) < entry.size:
+            return None
+        name, _, _, section, value, _ = entry.unpack(raw)
+        if here | 1 == wanted | 1 and file.read(names + name, len(symbol) + 1) == symbol + b"\0":
+            return int(value) if section else None
+        if here & 1:
+            return None
+    return None
+
+
+def _gnu_hash(name: bytes) -> int:
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
 
 
 def _find_section(file: _File, headers: _Headers, name: str) -> tuple[int, int] | None:

@@ -1,7 +1,8 @@
 """The library files that matter, in every folder that matters, with what their ELF headers say.
 
-Nothing is loaded. A version comes from the real file's name or from the wheel whose RECORD has the
-file and its size; otherwise it stays unknown (`trace.ask_version` asks the library in a child).
+Nothing is loaded. A version comes from the file's own version symbol, the wheel whose RECORD has
+the file and its size, or the real file's name; otherwise it stays unknown (`trace.ask_version` asks
+the library in a child).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cudnn_doctor.machine.elf import Elf, read_elf
+from cudnn_doctor.machine.elf import Elf, exported_bytes, read_elf
 from cudnn_doctor.machine.folders import library_folders
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.ldso import expand
@@ -20,6 +21,16 @@ from cudnn_doctor.machine.names import is_relevant, parse_cudnn
 
 _NUMBERED = re.compile(r"\.so\.(\d+(?:\.\d+){2,})$")
 _MAX_TAG_FOLDERS = 2000
+_VERSION_SYMBOLS = {
+    "graph": "cudnn_graph_version",
+    "ops": "cudnn_ops_infer_version",
+    "adv": "cudnn_adv_infer_version",
+    "ops_infer": "cudnn_ops_infer_version",
+    "ops_train": "cudnn_ops_train_version",
+    "cnn_infer": "cudnn_cnn_infer_version",
+    "adv_infer": "cudnn_adv_infer_version",
+}
+"""Part -> the data symbol in which it tells its release."""
 
 
 def probe_libraries(
@@ -136,13 +147,30 @@ class _Reader:
     def _version(self, path: str, real: str) -> tuple[str | None, str]:
         name = posixpath.basename(real)
         cudnn = parse_cudnn(name)
+        own = own_version(self.host.outer(real), cudnn.part) if cudnn is not None else None
+        told = self.versions.get(path) or self.versions.get(real)
+        if told and (own is None or told.startswith(f"{own}.")):
+            return told, "wheel"
+        if own:
+            return own, "file"
         if cudnn is not None and cudnn.version:
             return cudnn.version, "file name"
-        told = self.versions.get(path) or self.versions.get(real)
-        if told:
-            return told, "wheel"
         match = None if "libcudnn" in path else _NUMBERED.search(name)
         return (match[1], "file name") if match else (None, "")
+
+
+def own_version(path: str, part: str) -> str | None:
+    """The release that a cuDNN file itself tells, without running anything.
+
+    graph, ops and adv (9), ops_infer, ops_train, cnn_infer and adv_infer (8) export a data symbol
+    of four bytes: patch, minor, major, 0. Measured on the x86_64 wheels of 8.9.7, 9.1.0, 9.8.0,
+    9.12.0 and 9.24.0.
+    """
+    symbol = _VERSION_SYMBOLS.get(part)
+    data = exported_bytes(path, symbol, 4) if symbol else None
+    if data is None or data[3] or not data[2]:
+        return None
+    return f"{data[2]}.{data[1]}.{data[0]}"
 
 
 def _wheel_versions(environments: Sequence[Environment]) -> dict[str, str]:

@@ -194,7 +194,7 @@ class Library(Fact, frozen=True, kw_only=True):
     version: str | None = None
     """Exact version, where the file name, its package or the library itself tells."""
     version_from: str = ""
-    """``file name``, ``wheel``, ``package``, ``header``, ``asked``."""
+    """``file`` (a symbol in it), ``wheel``, ``file name``, ``package``, ``header``, ``asked``."""
     digest: str | None = None
     """SHA-256 where ``--hashes`` asked for it."""
     glibc_needed: str | None = None

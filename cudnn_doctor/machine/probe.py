@@ -11,11 +11,22 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timezone
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from cudnn_doctor import __version__
 from cudnn_doctor.machine.host import Host
-from cudnn_doctor.machine.model import Driver, LoaderConfig, Machine, System
+from cudnn_doctor.machine.model import (
+    Driver,
+    Gpu,
+    LoaderConfig,
+    Machine,
+    Package,
+    Process,
+    Repository,
+    System,
+)
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -59,90 +70,90 @@ class _Runner:
 
 def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
     """Read everything about one machine (or mounted root); never raises for what it finds."""
-    from cudnn_doctor.machine import (
-        copies,
-        devices,
-        driver,
-        environ,
-        environments,
-        frameworks,
-        gpus,
-        headers,
-        libraries,
-        loaderconfig,
-        packages,
-        pci,
-        processes,
-        system,
-        toolkits,
-    )
+    from cudnn_doctor.machine import devices, driver, environ, pci
 
     host = Host(options.root)
     run = _Runner(host)
     with ThreadPoolExecutor(max_workers=6) as pool:
-
-        def later(name: str, probe: Callable[[], T], default: D) -> Future[T | D]:
-            return pool.submit(run, name, probe, default)
-
-        gpus_later = later("gpus", lambda: gpus.probe_gpus(host), (None, Driver()))
-        system_later = later("system", lambda: system.probe_system(host), System())
-        packages_later = later("packages", lambda: packages.probe_packages(host), ((), ()))
-        processes_later = later("processes", lambda: processes.probe_processes(host), None)
-        loader = run("loader", lambda: loaderconfig.probe_loader(host), LoaderConfig())
-        envs = run(
-            "environments",
-            lambda: environments.probe_environments(
-                host, options.python, options.deep, options.hashes, options.progress
-            ),
-            (),
-        )
-        found_frameworks = run("frameworks", lambda: frameworks.probe_frameworks(host, envs), ())
-        found_toolkits = run("toolkits", lambda: toolkits.probe_toolkits(host, envs), None)
-        found_headers = run(
-            "headers", lambda: headers.probe_headers(host, envs, found_toolkits or ()), ()
-        )
-        found_libraries = run(
-            "libraries",
-            lambda: libraries.probe_libraries(
-                host, envs, found_frameworks, found_toolkits or (), loader, deep=options.deep
-            ),
-            (),
-        )
-        found_packages, repositories = packages_later.result()
-        found_copies = run(
-            "copies",
-            lambda: copies.probe_copies(host, found_libraries, envs, found_packages, found_headers),
-            None,
-        )
+        slow = _Slow.start(host, run, pool)
+        files = _files(host, run, options, slow.packages)
         pci_devices = run("pci", lambda: pci.probe_pci(host), None)
         nodes = run("devices", lambda: devices.probe_device_nodes(host), None)
-        found_gpus, nvml_driver = gpus_later.result()
+        variables = run("environ", lambda: environ.relevant(host), {})
+        found_gpus, nvml = slow.gpus.result()
         found_driver = run(
-            "driver",
-            lambda: driver.complete_driver(host, nvml_driver, found_gpus or ()),
-            nvml_driver,
+            "driver", lambda: driver.complete_driver(host, nvml, found_gpus or ()), nvml
         )
-        found_system, found_processes = system_later.result(), processes_later.result()
-    return Machine(
+    packages, repositories = slow.packages.result()
+    machine = Machine(
         tool=__version__,
         taken=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         root=host.root,
-        system=found_system,
+        system=slow.system.result(),
         gpus=found_gpus,
         pci=pci_devices,
         device_nodes=nodes,
         driver=found_driver,
-        environ=run("environ", lambda: environ.relevant(host), {}),
-        loader=loader,
-        libraries=found_libraries,
-        copies=found_copies,
-        headers=found_headers,
-        toolkits=found_toolkits,
-        environments=envs,
-        frameworks=found_frameworks,
-        packages=found_packages,
+        environ=variables,
+        packages=packages,
         repositories=repositories,
-        processes=found_processes,
+        processes=slow.processes.result(),
         failures=tuple(host.failures),
         durations=dict(sorted(run.durations.items())),
     )
+    return msgspec.structs.replace(machine, **files)
+
+
+class _Slow(NamedTuple):
+    """Probes that wait for something else than our own reading."""
+
+    gpus: Future[tuple[tuple[Gpu, ...] | None, Driver]]
+    system: Future[System]
+    packages: Future[tuple[tuple[Package, ...], tuple[Repository, ...]]]
+    processes: Future[tuple[Process, ...] | None]
+
+    @classmethod
+    def start(cls, host: Host, run: _Runner, pool: ThreadPoolExecutor) -> _Slow:
+        from cudnn_doctor.machine import gpus, packages, processes, system
+
+        return cls(
+            pool.submit(run, "gpus", lambda: gpus.probe_gpus(host), (None, Driver())),
+            pool.submit(run, "system", lambda: system.probe_system(host), System()),
+            pool.submit(run, "packages", lambda: packages.probe_packages(host), ((), ())),
+            pool.submit(run, "processes", lambda: processes.probe_processes(host), None),
+        )
+
+
+def _files(
+    host: Host,
+    run: _Runner,
+    options: ProbeOptions,
+    packages: Future[tuple[tuple[Package, ...], tuple[Repository, ...]]],
+) -> dict[str, Any]:
+    """Fields of the machine about files; each probe needs those before it."""
+    from cudnn_doctor.machine import copies, frameworks, headers, libraries, loaderconfig, toolkits
+    from cudnn_doctor.machine.environments import probe_environments
+
+    extra, deep, hashes, progress = options[1:]
+    loader = run("loader", lambda: loaderconfig.probe_loader(host), LoaderConfig())
+    envs = run("environments", lambda: probe_environments(host, extra, deep, hashes, progress), ())
+    users = run("frameworks", lambda: frameworks.probe_frameworks(host, envs), ())
+    cuda = run("toolkits", lambda: toolkits.probe_toolkits(host, envs), None)
+    heads = run("headers", lambda: headers.probe_headers(host, envs, cuda or ()), ())
+    found = run(
+        "libraries",
+        lambda: libraries.probe_libraries(host, envs, users, cuda or (), loader, deep=deep),
+        (),
+    )
+    owners = packages.result()[0]
+    return {
+        "loader": loader,
+        "environments": envs,
+        "frameworks": users,
+        "toolkits": cuda,
+        "headers": heads,
+        "libraries": found,
+        "copies": run(
+            "copies", lambda: copies.probe_copies(host, found, envs, owners, heads), None
+        ),
+    }
