@@ -99,7 +99,7 @@ class Context:
 
     def need(self, framework: Framework) -> FrameworkNeed | None:
         """The matrix's record of a framework's version and CUDA build."""
-        cuda = framework.cuda if framework.cuda != "cpu" else None
+        cuda = framework.cuda if numbers(framework.cuda) else None
         name, version = framework.name, framework.version
         by_distribution = framework.distribution or None
         return query.framework_need(
@@ -149,7 +149,7 @@ def numbers(version: str | None) -> tuple[int, ...]:
     """The leading numbers of a dotted version, ``"525.60.13"`` -> (525, 60, 13)."""
     found: list[int] = []
     for part in (version or "").split("."):
-        if not part.isdigit():
+        if not part.isdecimal():
             break
         found.append(int(part))
     return tuple(found)

@@ -46,7 +46,7 @@ def plans(context: Context) -> list[LoadPlan]:
 def wheel_of(soname: str, cuda: str) -> str:
     """The distribution that holds a CUDA library: the -cuNN names end with CUDA 12."""
     name = _WHEEL_OF.get(_stem(soname), "")
-    return f"{name}-cu{cuda}" if name and cuda.isdigit() and int(cuda) < 13 else name
+    return f"{name}-cu{cuda}" if name and cuda.isdecimal() and int(cuda) < 13 else name
 
 
 def _cuda_of(context: Context, plan: LoadPlan) -> str:

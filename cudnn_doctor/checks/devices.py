@@ -43,7 +43,7 @@ def device_nodes_missing(context: Context) -> Iterator[Finding]:
         return
     missing = [path for path in _NEEDED if path in known and not known[path].exists]
     if "/dev/nvidia0" in missing and any(
-        n.exists and n.path[len("/dev/nvidia") :].isdigit() for n in known.values()
+        n.exists and n.path[len("/dev/nvidia") :].isdecimal() for n in known.values()
     ):
         missing.remove("/dev/nvidia0")
     if not missing:

@@ -173,4 +173,4 @@ def fake_symlink(context: Context) -> Iterator[Finding]:
 def _real_one(context: Context, name: str) -> Remedy:
     major = name.rpartition(".so.")[2].split(".")[0]
     cuda = next((t.version for t in context.machine.toolkits or () if t.version), None)
-    return remedies.install_cudnn(context, int(major) if major.isdigit() else 9, cuda)
+    return remedies.install_cudnn(context, int(major) if major.isdecimal() else 9, cuda)

@@ -179,7 +179,7 @@ def gpu_hidden(context: Context) -> Iterator[Finding]:
 def _any_visible(value: str, gpus: tuple[Gpu, ...]) -> bool:
     """Whether the first entry names a GPU: CUDA stops at the first one that does not."""
     first = value.partition(",")[0].strip()
-    if first.isdigit():
+    if first.isdecimal():
         return int(first) < len(gpus)
     uuids = [gpu.uuid for gpu in gpus] + [i.uuid for gpu in gpus for i in gpu.mig_instances]
     unknown = not any(uuids)

@@ -84,8 +84,9 @@ def _major(machine: Machine, framework: Framework) -> int | None:
                 parsed = parse_cudnn(name)
                 if parsed and not parsed.part and parsed.major is not None:
                     return parsed.major
-    if framework.cudnn_built and framework.cudnn_built[0].isdigit():
-        return int(framework.cudnn_built.split(".")[0])
+    built = re.match(r"\d+", framework.cudnn_built or "", re.ASCII)
+    if built:
+        return int(built[0])
     for pin in framework.pins:
         match = _PIN.match(pin)
         if match:
