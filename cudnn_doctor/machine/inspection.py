@@ -109,9 +109,8 @@ def inspect(path: str) -> Inspection:
         elif member.path is not None:
             content = measure(member)
             cuda = cuda or cuda_named_in(member.path)
-            soname = content.soname
-            taken = soname is None or soname in libraries
-            libraries[_base(member.name) if taken else soname] = content
+            key = content.soname or _base(member.name)
+            libraries[_base(member.name) if key in libraries else key] = content
     if not libraries:
         raise BadInput(
             "no cuDNN library in it",
