@@ -360,6 +360,42 @@ class Process(Fact, frozen=True, kw_only=True):
     """Real paths of its mapped libcudnn* files."""
 
 
+# -- the project around it
+
+
+class Requirement(Fact, frozen=True, kw_only=True):
+    """A line of a project's file that asks for cuDNN, CUDA, a framework or a base image."""
+
+    name: str
+    """Normalised distribution (PEP 503), or the image's name."""
+    wanted: str = ""
+    """Specifier, version or tag as written, without credentials."""
+    file: str
+    """Relative to the project's folder, or absolute."""
+    line: int
+    kind: Literal["requirement", "lock", "image"] = "requirement"
+
+
+class Setting(Fact, frozen=True, kw_only=True):
+    """A line that sets a variable which decides about libraries (``LD_LIBRARY_PATH``)."""
+
+    variable: str
+    value: str
+    file: str
+    """Relative to the project's folder, or absolute (``/etc/environment``, ``~/.bashrc``)."""
+    line: int
+
+
+class Project(Fact, frozen=True, kw_only=True):
+    """Files that people edit and that decide which cuDNN a program gets."""
+
+    folder: str = ""
+    """Empty: none was looked at."""
+    files: tuple[str, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+
 class ProbeFailure(Fact, frozen=True, kw_only=True):
     """A probe, or a part of one, that could not be done."""
 
@@ -394,6 +430,7 @@ class Machine(Fact, frozen=True, kw_only=True):
     packages: tuple[Package, ...] = ()
     repositories: tuple[Repository, ...] = ()
     processes: tuple[Process, ...] | None = None
+    project: Project = Project()
     notes: tuple[str, ...] = ()
     """Free text of a description that no field holds."""
     failures: tuple[ProbeFailure, ...] = ()

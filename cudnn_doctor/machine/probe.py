@@ -24,6 +24,7 @@ from cudnn_doctor.machine.model import (
     Machine,
     Package,
     Process,
+    Project,
     Repository,
     System,
 )
@@ -45,6 +46,8 @@ class ProbeOptions(NamedTuple):
     hashes: bool = False
     """Compare wheels with RECORD by SHA-256, not by size alone."""
     progress: Progress | None = None
+    project: str | None = None
+    """Folder whose requirement files, Dockerfiles ... are looked at; None: the current one."""
 
 
 _USUAL = ProbeOptions()
@@ -70,7 +73,7 @@ class _Runner:
 
 def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
     """Read everything about one machine (or mounted root); never raises for what it finds."""
-    from cudnn_doctor.machine import devices, driver, environ, pci
+    from cudnn_doctor.machine import devices, driver, environ, pci, project
 
     host = Host(options.root)
     run = _Runner(host)
@@ -80,6 +83,7 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
         pci_devices = run("pci", lambda: pci.probe_pci(host), None)
         nodes = run("devices", lambda: devices.probe_device_nodes(host), None)
         variables = run("environ", lambda: environ.relevant(host), {})
+        around = run("project", lambda: project.probe_project(host, options.project), Project())
         found_gpus, nvml = slow.gpus.result()
         found_driver = run(
             "driver", lambda: driver.complete_driver(host, nvml, found_gpus or ()), nvml
@@ -98,6 +102,7 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
         packages=packages,
         repositories=repositories,
         processes=slow.processes.result(),
+        project=around,
         failures=tuple(host.failures),
         durations=dict(sorted(run.durations.items())),
     )
@@ -134,7 +139,7 @@ def _files(
     from cudnn_doctor.machine import copies, frameworks, headers, libraries, loaderconfig, toolkits
     from cudnn_doctor.machine.environments import probe_environments
 
-    extra, deep, hashes, progress = options[1:]
+    extra, deep, hashes, progress = options[1:5]
     loader = run("loader", lambda: loaderconfig.probe_loader(host), LoaderConfig())
     envs = run("environments", lambda: probe_environments(host, extra, deep, hashes, progress), ())
     users = run("frameworks", lambda: frameworks.probe_frameworks(host, envs), ())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,14 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 _SECRET = re.compile(
     r"(?i)\b((?:access[_-]?|auth[_-]?|api[_-]?)?(?:token|key|secret|password|passwd|signature|sig))"
     r"(=)[^&\s\"';]+"
+)
+_KNOWN_TOKENS = re.compile(
+    r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|gl(?:pat|cbt|ptt)-[\w-]{16,}|hf_\w{16,}"
+    r"|pypi-[\w-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|nvapi-[\w-]{16,}|xox[abprs]-[\w-]{10,})"
+)
+_FLAG = re.compile(
+    r"(?i)(--?[\w-]*(?:token|key|secret|password|passwd)\s+|\bBearer\s+|\bBasic\s+)"
+    r"(?!redacted)[^\s\"';-][^\s\"';]*"
 )
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _SYSTEM_USERS = {"root", "user", "ubuntu", "nobody", "daemon", "lib", "opt", "usr", "var", "tmp"}
@@ -43,6 +51,24 @@ def redact(machine: Machine) -> Machine:
         elif name in ("USER", "LOGNAME"):
             data["environ"][name] = "user"
     return msgspec.convert(data, Machine)
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def without_secrets(text: str) -> str:
+    """The text without credentials in addresses, passwords, keys and tokens of known shapes."""
+    text = _USERINFO.sub("redacted@", text)
+    text = _SECRET.sub(r"\1\2redacted", text)
+    text = _FLAG.sub(r"\1redacted", text)
+    return _KNOWN_TOKENS.sub("redacted", text)
+
+
+def hide_secrets(facts: S) -> S:
+    """A copy of the facts in which no text holds a secret; names and paths stay."""
+    if without_secrets(text := msgspec.json.encode(facts).decode()) == text:
+        return facts
+    return msgspec.convert(_walk(msgspec.to_builtins(facts), without_secrets), type(facts))
 
 
 def _walk(value: Any, clean: Callable[[str], str]) -> Any:
@@ -72,8 +98,7 @@ def _cleaner(machine: Machine) -> Callable[[str], str]:
 
     def clean(text: str) -> str:
         text = _UUID.sub(_hashed, text)
-        text = _USERINFO.sub("redacted@", text)
-        text = _SECRET.sub(r"\1\2redacted", text)
+        text = without_secrets(text)
         text = _EMAIL.sub(
             lambda m: m.group() if m.group().startswith("redacted@") else "someone@redacted", text
         )
