@@ -129,9 +129,11 @@ def _told_major(
     built = parse(framework.cudnn_built)
     if built is not None:
         return built.major
+    if framework.version and "." not in framework.version:
+        return None
     if need is not None and need.cudnn_major is not None:
         return need.cudnn_major
-    if plan is None or plan.consumer.scheme.startswith("jax") or "." not in framework.version:
+    if plan is None or plan.consumer.scheme.startswith("jax"):
         return None
     major = plan.consumer.major
     have = {copy.major for copy in context.machine.copies or () if copy.major}
