@@ -106,6 +106,7 @@ def install(
     from cudnn_doctor.install.choose import Wish, settle
     from cudnn_doctor.install.lock import read, request_from, verify, write
     from cudnn_doctor.install.request import plan_install
+    from cudnn_doctor.machine.model import Machine
     from cudnn_doctor.matrix.load import load
     from cudnn_doctor.report.plan import FOR_IMAGES
 
@@ -147,7 +148,8 @@ def install(
             request = request_from(locked, wish)
         else:
             request = settle(wish, opts.build_target(options, facts), facts)
-        plan = plan_install(request, opts.this_machine(), facts)
+        machine = Machine() if request.method == "tarball" else opts.this_machine()
+        plan = plan_install(request, machine, facts)
         if locked:
             verify(locked, plan)
         ap.apply(plan, how)

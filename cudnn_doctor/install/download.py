@@ -20,6 +20,7 @@ from cudnn_doctor.install.state import State, make_folder
 from cudnn_doctor.install.transfer import MirrorError, Transfer, redacted
 
 _PIECE = 8 << 20
+_PATIENCE_SECONDS = 3.0
 
 
 def cached(state: State, sha256: str) -> Path:
@@ -102,7 +103,9 @@ class Arriving:
     def __exit__(self, *_: object) -> None:
         if self._transfer is not None and self._thread is not None:
             self._transfer.stop()
-            self._thread.join()
+            self._thread.join(_PATIENCE_SECONDS)
+            if self._thread.is_alive():
+                return  # it waits for an answer and may yet write: the file stays open
         os.close(self._fd)
 
     def _present(self) -> Path | None:

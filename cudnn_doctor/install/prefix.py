@@ -18,6 +18,7 @@ import re
 import shlex
 from pathlib import Path
 
+from cudnn_doctor.install import manifest
 from cudnn_doctor.install.plan import (
     AnyStep,
     MakeFolder,
@@ -46,12 +47,12 @@ def folder_name(release: str, cuda: str, flavour: str = "full") -> str:
 
 
 def versions(prefix: str) -> list[str]:
-    """Names of the version folders in a prefix, sorted."""
+    """Names of the folders in a prefix that this tool filled, sorted."""
     try:
-        entries = sorted(os.scandir(prefix), key=lambda e: e.name)
+        names = sorted(os.listdir(prefix))
     except OSError:
         return []
-    return [e.name for e in entries if "-cuda" in e.name and e.is_dir(follow_symlinks=False)]
+    return [n for n in names if "-cuda" in n and os.path.isfile(f"{prefix}/{n}/{manifest.NAME}")]
 
 
 def current(prefix: str) -> str | None:

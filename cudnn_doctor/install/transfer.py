@@ -173,6 +173,8 @@ class Transfer:
         )
         self._live[response] = time.monotonic()
         try:
+            if self._stopped.is_set():
+                raise _PassingError("stopped")
             yield response
         finally:
             del self._live[response]

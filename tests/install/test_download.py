@@ -1,0 +1,228 @@
+"""Downloads from a real loopback server that misbehaves: the right bytes or a clear error."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.redist_server import RedistServer, serving
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import download, transfer
+from cudnn_doctor.install.download import Arriving, cached, fetch
+from cudnn_doctor.install.plan import Fetch
+from cudnn_doctor.install.progress import Silent
+from cudnn_doctor.install.state import State
+
+BLOCK = 1 << 16
+DATA = random.Random(9).randbytes(40 * BLOCK + 123)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedistServer]:
+    monkeypatch.setattr(transfer, "BLOCK", BLOCK)
+    monkeypatch.setattr(transfer, "BACK_OFF_SECONDS", 0.01)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "file.tar.xz").write_bytes(DATA)
+    with serving(tmp_path / "root") as running:
+        yield running
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return State(tmp_path / "state", tmp_path / "cache")
+
+
+def step(*urls: str, size: int | None = len(DATA)) -> Fetch:
+    digest = hashlib.sha256(DATA).hexdigest()
+    return Fetch(urls=urls, sha256=digest, size=size, name="file.tar.xz")
+
+
+def whole(server: RedistServer) -> Fetch:
+    return step(f"{server.url}file.tar.xz")
+
+
+def test_a_file_arrives_over_several_connections(server: RedistServer, state: State) -> None:
+    path = fetch(whole(server), state, Silent())
+    assert path == cached(state, hashlib.sha256(DATA).hexdigest())
+    assert path.read_bytes() == DATA
+    assert len(server.requests) == 41
+    assert server.served == len(DATA)
+
+
+def test_the_second_time_it_comes_from_the_cache(server: RedistServer, state: State) -> None:
+    fetch(whole(server), state, Silent())
+    server.requests.clear()
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+    assert server.requests == []
+
+
+def test_bytes_can_be_read_while_the_rest_arrives(server: RedistServer, state: State) -> None:
+    server.rate = 20 * BLOCK
+    with Arriving(whole(server), state, Silent()) as arriving:
+        first = arriving.read(1000)
+        assert first == DATA[: len(first)] and first
+        assert server.served < len(DATA) // 2
+        server.rate = 0.0
+        rest = arriving.read()
+    assert first + rest == DATA
+
+
+@pytest.mark.parametrize("fault", ["no-ranges", "503", "429", "truncate", "reset"])
+def test_passing_faults_are_overcome(server: RedistServer, state: State, fault: str) -> None:
+    server.fault, server.faults_left = fault, 2
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+
+
+def test_a_server_without_ranges_serves_as_well(server: RedistServer, state: State) -> None:
+    server.fault = "no-ranges"
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("404", "HTTP 404"),
+        ("403", "HTTP 403"),
+        ("500", "HTTP 500"),
+        ("loop", "circle"),
+        ("truncate", "ended after|broke off"),
+        ("reset", "broke off"),
+        ("corrupt", "not the file that NVIDIA published"),
+        ("lie", "the published one"),
+    ],
+)
+def test_lasting_faults_are_told(server: RedistServer, state: State, fault: str, says: str) -> None:
+    server.fault = fault
+    with pytest.raises(DoctorError, match=says) as caught:
+        fetch(whole(server), state, Silent())
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert caught.value.next_step
+    assert not cached(state, hashlib.sha256(DATA).hexdigest()).exists()
+
+
+def test_a_lie_about_the_length_is_seen_without_the_matrix(
+    server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "STALL_SECONDS", 0.1)
+    server.fault = "lie"
+    with pytest.raises(DoctorError):
+        fetch(step(f"{server.url}file.tar.xz", size=None), state, Silent())
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_slow_drip_is_given_up(
+    server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch, ranges: bool
+) -> None:
+    monkeypatch.setattr(transfer, "STALL_SECONDS", 0.4)
+    monkeypatch.setattr(transfer, "TRIES", 2)
+    monkeypatch.setattr(transfer, "BLOCK", BLOCK if ranges else 2 * len(DATA))
+    server.fault = "drip"
+    with pytest.raises(DoctorError, match=r"stalled|broke off|stopped|ended after"):
+        fetch(whole(server), state, Silent())
+
+
+def test_the_next_mirror_is_tried(server: RedistServer, state: State) -> None:
+    urls = (f"{server.url}nothing", f"{server.url}file.tar.xz")
+    assert fetch(step(*urls), state, Silent()).read_bytes() == DATA
+
+
+def test_an_interrupted_download_is_taken_up_again(server: RedistServer, state: State) -> None:
+    with Arriving(whole(server), state, Silent()) as arriving:
+        while arriving._position < 30 * BLOCK:
+            arriving.read(BLOCK)
+    assert arriving.part.stat().st_size >= 30 * BLOCK
+    server.served = 0
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+    assert server.served <= len(DATA) - (30 - 2 * transfer.WINDOW) * BLOCK
+
+
+def test_a_part_that_does_not_fit_is_begun_anew(server: RedistServer, state: State) -> None:
+    part = state.cache / "files" / (hashlib.sha256(DATA).hexdigest() + ".part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * (len(DATA) + 40 * BLOCK))
+    found = fetch(step(f"{server.url}file.tar.xz", size=None), state, Silent())
+    assert found.read_bytes() == DATA
+
+
+def test_a_damaged_cache_is_told_and_emptied(server: RedistServer, state: State) -> None:
+    path = fetch(whole(server), state, Silent())
+    path.write_bytes(b"rot" + DATA[3:])
+    with pytest.raises(DoctorError, match="damaged and is removed"):
+        fetch(whole(server), state, Silent())
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+
+
+def test_a_local_file_is_read_where_it_is(tmp_path: Path, state: State) -> None:
+    path = tmp_path / "my file.tar.xz"
+    path.write_bytes(DATA)
+    assert fetch(step(path.as_uri()), state, Silent()) == path
+    assert not (state.cache / "files").exists()
+    path.write_bytes(b"other")
+    with pytest.raises(DoctorError, match="not the file"):
+        fetch(step(path.as_uri()), state, Silent())
+    assert path.exists()
+
+
+def test_a_proxy_that_refuses_is_named(
+    server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    listener.close()
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", f"http://user:secret@127.0.0.1:{port}")
+    with pytest.raises(DoctorError, match="proxy refused") as caught:
+        fetch(whole(server), state, Silent())
+    assert "secret" not in str(caught.value)
+
+
+def test_an_untrusted_certificate_is_refused(
+    tmp_path: Path, server: RedistServer, state: State
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    command += ["-subj", "/CN=127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    with serving(tmp_path / "root", certificate=(certificate, key)) as secure:
+        with pytest.raises(DoctorError, match="certificate is not trusted") as caught:
+            fetch(whole(secure), state, Silent())
+        assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+        assert secure.requests == []
+
+
+def test_nobody_listens(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "BACK_OFF_SECONDS", 0.01)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(DoctorError, match="cannot connect"):
+        fetch(step(f"http://user:secret@127.0.0.1:{port}/x"), state, Silent())
+
+
+def test_addresses_are_told_without_secrets() -> None:
+    url = "https://user:secret@example.org:8080/path/file?token=abc#part"
+    assert download.redacted(url) == "https://example.org:8080/path/file"
+
+
+def test_stopping_does_not_wait_for_a_slow_server(server: RedistServer, state: State) -> None:
+    server.rate = 1000.0
+    with Arriving(whole(server), state, Silent()) as arriving:
+        thread = arriving._thread
+    assert thread is not None and not thread.is_alive()
+
+
+def test_a_cache_that_cannot_be_written_is_told(server: RedistServer, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    with pytest.raises(DoctorError, match="cannot create the folder") as caught:
+        fetch(whole(server), State(tmp_path / "state", tmp_path / "cache"), Silent())
+    assert "CUDNN_DOCTOR_CACHE" in caught.value.next_step
+    assert os.path.isfile(tmp_path / "cache")
