@@ -37,7 +37,7 @@ def to_dockerfile(plan: Plan) -> str:
     head = f"# cuDNN {plan.version} for CUDA {plan.cuda}; the image needs curl, tar and xz"
     lines = ["# syntax=docker/dockerfile:1", head, "RUN <<'CUDNN'", *commands(plan), "CUDNN"]
     if plan.method == "tarball":
-        lines.append(f"ENV CUDNN_ROOT={plan.target}")
+        lines.append(f"ENV CUDNN_ROOT={q(plan.target)}")
     return "\n".join(lines)
 
 
@@ -77,9 +77,9 @@ def _unpack(step: Unpack) -> Iterable[str]:
 
 def _from_wheel(staging: str) -> Iterable[str]:
     folder = q(staging)
-    yield f"mv {folder}/nvidia/cudnn/include {folder}/nvidia/cudnn/lib {folder}"
-    yield f"rm -f {folder}/lib/__init__.py {folder}/include/__init__.py"
     licence = "-path '*.dist-info/*' -name License.txt"
+    yield f"mv {folder}/nvidia/cudnn*/include {folder}/nvidia/cudnn*/lib {folder}"
+    yield f"rm -f {folder}/lib/__init__.py {folder}/include/__init__.py {folder}/.lock"
     yield f"find {folder} {licence} -exec mv {{}} {folder}/LICENSE ';'"
     yield f"rm -rf {folder}/nvidia {folder}/*.dist-info"
 
