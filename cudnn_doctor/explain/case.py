@@ -60,7 +60,7 @@ class Case:
         """cuDNN status names of the log (numbers translated), each with its first line."""
         found: dict[str, Observation] = {}
         for name, observation in self._status_names():
-            found.setdefault(name, observation)
+            found.setdefault(_whole_name(name), observation)
         return found
 
     def _status_names(self) -> Iterator[tuple[str, Observation]]:
@@ -145,3 +145,12 @@ STATUS_NUMBERS = {
     5003: "EXECUTION_FAILED_CUDART",
 }
 """cudnnStatus_t of cuDNN 8 (below 1000) and of 9 (four digits), from their headers."""
+_STATUS_NAMES = frozenset(STATUS_NUMBERS.values())
+
+
+def _whole_name(name: str) -> str:
+    """The name of which ``name`` is the beginning (lines are cut off), else ``name``."""
+    if name in _STATUS_NAMES or len(name) < 6:
+        return name
+    longer = [whole for whole in _STATUS_NAMES if whole.startswith(name)]
+    return min(longer, key=len) if longer else name

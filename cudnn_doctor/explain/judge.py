@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.explain.case import Case, Suspect
 from cudnn_doctor.explain.catalogue import load_diagnoses
@@ -11,6 +13,10 @@ from cudnn_doctor.explain.remedies import remedies_for
 from cudnn_doctor.explain.rules import RULES
 from cudnn_doctor.machine.model import Machine
 
+_OURS = re.compile(r"cudnn|cuda|nvidia|cublas|nvrtc|\bnvml|libcu|\bgpu\b|driver", re.I)
+_OTHER_VENDOR = re.compile(
+    r"\bHIP\b|rocm|miopen|amdgpu|\bgfx\d|amdhip|hipblas|level.zero|\bsycl|\bxpu\b", re.I
+)
 SURE_ENOUGH = 0.45
 """Below it the best diagnosis is a guess, and the answer is `insufficient-evidence`."""
 _WORTH_TELLING = 0.15
@@ -28,7 +34,8 @@ def judge(
     ``findings`` are those of `cudnn_doctor.checks` on the same machine: one that says what the log
     complains of is strong evidence, and its commands are exact.
     """
-    case = Case(scan.observations, machine)
+    ours = (o for o in scan.observations if not _OTHER_VENDOR.search(o.text))
+    case = Case(tuple(ours), machine)
     _vote_by_signature(case)
     for rule in RULES:
         rule(case)
@@ -137,6 +144,7 @@ def _complaints(case: Case) -> list[Evidence]:
         for o in case.observations
         if o.signature.role in ("cause", "symptom")
         and o.signature.event not in ("nan-output", "cpu-fallback", "cmake", "pin-conflict")
+        and _OURS.search(o.text)
     ][:8]
 
 

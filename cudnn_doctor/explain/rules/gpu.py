@@ -6,7 +6,6 @@ import re
 
 from cudnn_doctor.explain.case import Case
 from cudnn_doctor.explain.facts import numbers
-from cudnn_doctor.explain.model import Observation
 
 _MAX_CAPABILITY = (
     ((13, 0), (12, 1)),

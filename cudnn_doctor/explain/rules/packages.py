@@ -92,10 +92,12 @@ def space(case: Case) -> None:
         tmp = next(
             (d for d in disks if d.path in ("/tmp", "/var/tmp") or "tmp" in d.filesystem), None
         )
-        pip = case.seen("pip-working") or re.search(r"\bpip\b|Errno 28|os error 28", seen.text)
+        pip = case.seen("pip-working") or re.search(
+            r"\bpip\b|\buv\b|install packages|\bwheel\b", seen.text
+        )
         path = re.search(r"[''\"]?(/[^''\"\s]+)", seen.get("rest"))
         ours = pip or _CUDA_PACKAGE.search(seen.text) or case.seen("dist-version", "corrupt")
-        if not ours and not case.facts.given:
+        if not ours:
             continue
         where = path[1] if path else ""
         if tmp is not None and (tmp.free == 0 or (tmp.free or 1 << 60) < 4 << 30):

@@ -28,7 +28,11 @@ _VOTES: dict[str, dict[str, float]] = {
     "MAPPING_ERROR": {"out-of-memory-masked": 0.35, "gpu-too-new-for-build": 0.25},
     "NOT_SUPPORTED": {"cudnn-feature-unsupported-on-gpu": 0.35, "cudnn-version-regression": 0.2},
     "VERSION_MISMATCH": {"mixed-cudnn-copies": 0.65},
-    "SUBLIBRARY_VERSION_MISMATCH": {"mixed-cudnn-copies": 0.65, "cudnn-wheel-incomplete": 0.2},
+    "SUBLIBRARY_VERSION_MISMATCH": {
+        "mixed-cudnn-copies": 0.65,
+        "cudnn-wheel-incomplete": 0.3,
+        "ld-library-path-shadow": 0.3,
+    },
     "SUBLIBRARY_LOADING_FAILED": {
         "cudnn-install-incomplete": 0.3,
         "cudnn-not-on-loader-path": 0.28,
@@ -43,7 +47,9 @@ def statuses(case: Case) -> None:
     """Votes by status; weak on purpose, since a status is a consequence."""
     for name, seen in case.statuses().items():
         for diagnosis, weight in _VOTES.get(name, {}).items():
-            case.vote(diagnosis, weight, line=seen, symptom=weight < 0.6)
+            memory = "GPU memory" if diagnosis == "out-of-memory-masked" else ""
+            sure = weight >= 0.6 or name == "SUBLIBRARY_VERSION_MISMATCH"
+            case.vote(diagnosis, weight, culprit=memory, line=seen, symptom=not sure)
 
 
 def execution_on_new_gpu(case: Case) -> None:
@@ -79,7 +85,8 @@ def memory(case: Case) -> None:
     seen = case.first("no-algorithm")
     if seen is not None:
         case.vote("out-of-memory-masked", 0.68, culprit="free GPU memory at the failure", line=seen)
-        case.vote("gpu-too-new-for-build", 0.15, line=seen)
+        case.vote("gpu-too-new-for-build", 0.3, line=seen)
+        case.vote("gpu-too-old-for-cudnn", 0.3, line=seen)
     status = case.statuses()
     vague = seen or next(
         (o for n, o in status.items() if n in ("EXECUTION_FAILED", "INTERNAL_ERROR", "NOT_INITIALIZED",

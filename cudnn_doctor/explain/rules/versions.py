@@ -79,12 +79,13 @@ def _copy_label(case: Case, runtime: CudnnVersion) -> str:
         "ld_library_path": "a folder on LD_LIBRARY_PATH",
         "conda": "the conda package cudnn",
     }.get(copy.kind, copy.kind)
-    return f"{place}: cuDNN {runtime.short}"
+    return f"{place}: cuDNN {copy.version or runtime.short}"
 
 
 def _is(copy: CudnnCopy, version: CudnnVersion) -> bool:
     told = numbers(copy.version)
-    return bool(told) and version.release[: len(told)] == told[:3]
+    parts = 3 if version.patch else 2
+    return bool(told) and version.release[: min(len(told), parts)] == told[:parts]
 
 
 def outdated_in_jax(case: Case) -> None:
