@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from functools import lru_cache
 from itertools import accumulate
 from typing import BinaryIO, NamedTuple
 
@@ -30,6 +31,7 @@ _LOOK = 8
 """Following lines that are at hand when a line is read."""
 _EDGE = 48
 """Characters on each side of a line's end that are searched for a fixed part cut in two."""
+_WORDS = re.compile(r"[A-Za-z_]{3,}")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -88,8 +90,12 @@ class _Collector:
         """Index of a text -> the signatures of which a fixed part stands in it."""
         joined = "\n".join(texts)
         starts = [0, *accumulate(len(text) + 1 for text in texts)]
+        words = "\n".join(set(_WORDS.findall(joined)))
+        ascii_only = joined.isascii()
         found: dict[int, dict[str, Signature]] = {}
         for anchor, signatures in self.by_anchor.items():
+            if _longest_word(anchor) not in words or (ascii_only and not anchor.isascii()):
+                continue
             place = joined.find(anchor)
             while place >= 0:
                 index = bisect_right(starts, place) - 1
@@ -199,3 +205,9 @@ def _unfold(pieces: list[str]) -> str:
     width = max(len(piece) for piece in pieces)
     full = [piece + " " if len(piece) == width - 1 else piece for piece in pieces[:-1]]
     return "".join([*full, pieces[-1]])
+
+
+@lru_cache(maxsize=4096)
+def _longest_word(anchor: str) -> str:
+    """A word that every text with this fixed part has; empty when it has none."""
+    return max(_WORDS.findall(anchor), key=len, default="")
