@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cudnn_doctor.cli import output as out
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ EPILOG = """\
   cudnn-doctor check
   cudnn-doctor check --no-gpu --python ./venv
   cudnn-doctor check --json --fail-on warning
+  cudnn-doctor check --format github --report sarif=cudnn.sarif
   cudnn-doctor check --snapshot-out machine.json --redact
   cudnn-doctor check --snapshot machine.json
   cudnn-doctor check --suppress "pip-pin-conflict=tested by us@2027-03-31"
@@ -30,13 +32,6 @@ EPILOG = """\
 0 healthy (warnings included, unless --fail-on warning), 1 problems,
 2 wrong usage, 3 too little is known to tell, 7 a file cannot be used.
 """
-
-
-class Format(str, Enum):
-    """How to print the report."""
-
-    text = "text"
-    json = "json"
 
 
 class FailOnChoice(str, Enum):
@@ -90,7 +85,6 @@ MatrixOption = Annotated[
 FailOnOption = Annotated[
     FailOnChoice, typer.Option(help="From which severity on the exit code is 1.")
 ]
-OutputOption = Annotated[Format, typer.Option("--format", help="How to print.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Every rule, every note, every path.")
@@ -118,7 +112,8 @@ def check(
     suppress: SuppressOption = None,
     matrix: MatrixOption = None,
     fail_on: FailOnOption = FailOnChoice.error,
-    output: OutputOption = Format.text,
+    format: out.Format = "text",
+    reports: out.Reports = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
@@ -130,9 +125,11 @@ def check(
         return
     from cudnn_doctor.checks.context import Options
     from cudnn_doctor.checks.run import run_checks
-    from cudnn_doctor.checks.verdict import exit_code, verdict
     from cudnn_doctor.matrix.load import load
+    from cudnn_doctor.report.outcomes import of_check
+    from cudnn_doctor.report.style import Style
 
+    files = out.parse_reports(reports)
     chosen = Options(no_gpu=no_gpu, only=_ids(only), skip=_ids(skip))
     entries = _suppressions(suppress)
     table = load(matrix)
@@ -142,10 +139,9 @@ def check(
 
         save_snapshot(machine, snapshot_out)
     report = _suppressed(run_checks(machine, table, chosen), entries)
-    if not quiet:
-        as_json = json or output is Format.json
-        _print(report, machine, as_json=as_json, verbose=verbose, fail_on=fail_on)
-    code = exit_code(verdict(report, machine), fail_on.value)
+    run = of_check(report, machine, fail_on.value, style=Style.of(sys.stdout), verbose=verbose)
+    out.emit(run, "json" if json else format, files, quiet=quiet)
+    code = ExitCode(run.exit_code)
     if code is not ExitCode.OK:
         raise typer.Exit(int(code))
 
@@ -209,29 +205,14 @@ def _facts(
                 progress=_progress if deep and sys.stderr.isatty() else None,
             )
         )
-    if redact:
-        from cudnn_doctor.machine.redact import redact as redacted
+    from cudnn_doctor.machine.redact import hide_secrets
+    from cudnn_doctor.machine.redact import redact as redacted
 
-        machine = redacted(machine)
-    return machine
+    return redacted(machine) if redact else hide_secrets(machine)
 
 
 def _progress(text: str) -> None:
     print(f"\r\x1b[K{text[:78]}", end="", file=sys.stderr, flush=True)
-
-
-def _print(
-    report: Report, machine: Machine, *, as_json: bool, verbose: bool, fail_on: FailOnChoice
-) -> None:
-    if as_json:
-        from cudnn_doctor.report.json import render as render_json
-
-        print(render_json(report, machine, fail_on.value), end="")
-        return
-    from cudnn_doctor.report.style import Style
-    from cudnn_doctor.report.terminal import render
-
-    print(render(report, machine, Style.of(sys.stdout), verbose=verbose), end="")
 
 
 def _catalogue() -> str:

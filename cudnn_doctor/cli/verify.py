@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cudnn_doctor.cli import output as out
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def verify(
         str | None, typer.Option(metavar="FILE", help="Let cuDNN log all its calls there.")
     ] = None,
     references: Annotated[str, typer.Option(hidden=True)] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    format: out.Format = "text",
+    reports: out.Reports = None,
+    json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every step.")] = False,
 ) -> None:
     """Prove that a cuDNN works on the GPU, by checked convolutions through that very copy."""
@@ -78,6 +81,7 @@ def verify(
     from cudnn_doctor.verify.choose import targets
     from cudnn_doctor.verify.prove import Options, prove_all
 
+    files = out.parse_reports(reports)
     level: Level = "quick" if quick else "full" if full else "default"
     machine = probe_machine(ProbeOptions(python=(python,) if python else ()))
     copies = [_choose(machine, lib, python, framework)]
@@ -89,14 +93,14 @@ def verify(
         timeout=timeout,
         references=references,
         cudnn_log=cudnn_log,
-        progress=_progress(json),
+        progress=_progress(json or format != "text"),
     )
     import os
 
     chosen_targets = targets(machine.gpus, os.environ, gpu, all_gpus)
     pairs = [(_with_cublas(copy, machine), target) for target in chosen_targets for copy in copies]
     verdicts = prove_all(pairs, options, load(None), os.environ)
-    _print(verdicts, json, verbose)
+    _print(verdicts, machine, "json" if json else format, files, verbose)
     raise typer.Exit(int(_exit_code(verdicts)))
 
 
@@ -190,16 +194,27 @@ def _progress(json: bool) -> Callable[[str], None] | None:
     return show
 
 
-def _print(verdicts: Sequence[Verdict], json: bool, verbose: bool) -> None:
+def _print(
+    verdicts: Sequence[Verdict],
+    machine: Machine,
+    format: str,
+    files: dict[str, str],
+    verbose: bool,
+) -> None:
+    from cudnn_doctor.machine.redact import hide_secrets
+    from cudnn_doctor.report.outcomes import of_verify
     from cudnn_doctor.report.style import Style
-    from cudnn_doctor.report.verify import as_json, as_text
 
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
-    if json:
-        print(as_json(verdicts).decode())
-    else:
-        print(as_text(verdicts, Style.of(sys.stdout), verbose=verbose), end="")
+    run = of_verify(
+        [hide_secrets(verdict) for verdict in verdicts],
+        int(_exit_code(verdicts)),
+        machine=machine,
+        style=Style.of(sys.stdout),
+        verbose=verbose,
+    )
+    out.emit(run, format, files)
 
 
 def _exit_code(verdicts: Sequence[Verdict]) -> ExitCode:

@@ -1,0 +1,80 @@
+"""Options about output formats, shared by ``check`` and ``verify``, and what they do."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.report import formats
+
+if TYPE_CHECKING:
+    from cudnn_doctor.report.outcomes import Run
+
+
+def _known(value: str) -> str:
+    if value not in formats.names():
+        raise typer.BadParameter(f"{value!r} is none of {', '.join(formats.names())}")
+    return value
+
+
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        callback=_known,
+        help=f"How to print: {', '.join(formats.names())}.",
+    ),
+]
+Reports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report",
+        metavar="FORMAT=FILE",
+        help="Write this format to a file besides. Repeatable.",
+    ),
+]
+
+
+def parse_reports(values: list[str] | None) -> dict[str, str]:
+    """File -> format. Raises DoctorError (USAGE)."""
+    found = {}
+    for value in values or ():
+        name, _, path = value.partition("=")
+        if name not in formats.names() or not path:
+            raise DoctorError(
+                f"--report {value!r} is not FORMAT=FILE",
+                next_step=f"write --report junit=report.xml; formats: {', '.join(formats.names())}",
+                exit_code=ExitCode.USAGE,
+            )
+        found[path] = name
+    return found
+
+
+def emit(run: Run, name: str, reports: dict[str, str], *, quiet: bool = False) -> None:
+    """Print the run in one format and write the others to their files.
+
+    Raises DoctorError when a file cannot be written.
+    """
+    for path, other in reports.items():
+        write(path, formats.render(other, run))
+    if not quiet:
+        print(formats.render(name, run), end="")
+        formats.afterwards(name, run, os.environ)
+
+
+def write(path: str, text: str) -> None:
+    """Write a report. Raises DoctorError."""
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise DoctorError(
+            f"cannot write the report: {error.strerror or error}",
+            where=path,
+            next_step="name a file in a folder that you may write to",
+            exit_code=ExitCode.CANNOT_TELL,
+        ) from error

@@ -1,0 +1,16 @@
+"""For programs: one versioned document with all facts and results."""
+
+from __future__ import annotations
+
+from cudnn_doctor.report.outcomes import Run
+
+
+def render(run: Run) -> str:
+    """The JSON document of a check or a verification."""
+    if run.command == "verify":
+        from cudnn_doctor.report.verify import as_json
+
+        return as_json(run.verdicts).decode() + "\n"
+    from cudnn_doctor.report.json import render as document
+
+    return document(run.report, run.machine, run.fail_on)
