@@ -56,9 +56,9 @@ def pair(result: Resolution | Conflict) -> tuple[str, str]:
 
 
 GENERATIONS = [
-    # Kepler: 8.5.0 is the last whose matrix names it; 8.6 and 8.7 start at 5.0 or are not known
-    (("Tesla K80",), "470.256.02", ("8.5.0.96", "11")),
-    (("Tesla K40",), "470.256.02", ("8.5.0.96", "11")),
+    # Kepler: 8.7.0 is the last that carries code for 3.5; for 3.0, 8.5.0 (CUDA 10.2) is
+    (("Tesla K80",), "470.256.02", ("8.7.0.84", "11")),
+    (("Tesla K40",), "470.256.02", ("8.7.0.84", "11")),
     (("GTX 680",), "470.256.02", ("8.5.0.96", "10")),
     # Maxwell, Pascal, Volta: the driver may run CUDA 13, cuDNN for it cannot run on them
     (("GTX 750 Ti",), "580.65.06", LAST_FOR_OLD),
@@ -93,7 +93,7 @@ GENERATIONS = [
     (("GTX 1080", "RTX 5090"), "580.65.06", LAST_FOR_OLD),
     (("Tesla V100", "H100"), "535", LAST_FOR_OLD),
     (("RTX 2080", "RTX 3090"), "580", NEWEST_13),
-    (("Tesla K80", "GTX 1080"), "470.256.02", ("8.5.0.96", "11")),
+    (("Tesla K80", "GTX 1080"), "470.256.02", ("8.7.0.84", "11")),
 ]
 
 
