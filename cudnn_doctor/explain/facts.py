@@ -131,7 +131,7 @@ class Facts:
             return () if self.whole else None
         return tuple(folder.rstrip("/") for folder in value.split(":") if folder)
 
-    def searched(self, folder: str) -> bool | None:
+    def searched(self, folder: str) -> bool | None:  # noqa: PLR0911
         """Whether the plain loader looks into a folder; None: not known."""
         if not folder:
             return None

@@ -15,8 +15,10 @@ _ANSI = re.compile(
 )
 _PREFIX = re.compile(
     r"""^(?:
-      \[?\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?\s+(?:(?:stdout|stderr)\s+[FP]\s+)?
-    | (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)?,?\s?[A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s[\w.-]+\s[\w./@-]+(?:\[\d+\])?:\s
+      \[?\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?\s+
+      (?:(?:stdout|stderr)\s+[FP]\s+)?
+    | (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)?,?\s?[A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?
+      \s[\w.-]+\s[\w./@-]+(?:\[\d+\])?:\s
     | \[pod/[^\]]+\]\s+
     | [\w.-]{1,60}\s+\|\s
     | \[\s*\d+\.\d{6}\]\s

@@ -1,5 +1,8 @@
 """Remedies: exact commands for one diagnosis on this machine."""
 
+# Shell lines stay whole, so that they can be found and read as they are typed.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import re

@@ -1,11 +1,14 @@
 """Remedies for the driver, the GPU, containers, packages, downloads and builds."""
 
+# Shell lines stay whole, so that they can be found and read as they are typed.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from cudnn_doctor.checks.model import Remedy
+from cudnn_doctor.explain import remedies_packages as packages
 from cudnn_doctor.explain.wording import Words
 
 Maker = Callable[[Words], tuple[Remedy, ...]]
@@ -167,144 +170,6 @@ def _desktop(w: Words) -> tuple[Remedy, ...]:
     )  # fmt: skip
 
 
-def _apt_pin(w: Words) -> tuple[Remedy, ...]:
-    for seen in w.case.seen("apt-depends"):
-        who, need, version = seen.get("who"), seen.get("need"), seen.get("version").strip()
-        return (_r("Ask for both in one version, and hold them",
-                   f"sudo apt-get install --allow-downgrades {need}={version} {who}={version}",
-                   f"sudo apt-mark hold {need} {who}", root=True),)  # fmt: skip
-    return (_r("Ask for both in one version",
-               "sudo apt-get install --allow-downgrades <runtime>=<version> <dev>=<version>", root=True),)  # fmt: skip
-
-
-def _apt_repo(w: Words) -> tuple[Remedy, ...]:
-    system = w.case.facts.machine.system
-    distro = (system.distro_id or "<distro>") + (system.distro_version or "<version>").replace(
-        ".", ""
-    )
-    return (
-        _r("Point the source at the repository of this release",
-           f"# use https://developer.download.nvidia.com/compute/cuda/repos/{distro}/x86_64/ with cuda 12.x packages",
-           "grep -rln nvidia /etc/apt/sources.list.d", "sudo apt-get update", root=True),
-        _r("Or use an image of the release that the repository is for"),
-    )  # fmt: skip
-
-
-def _headers(w: Words) -> tuple[Remedy, ...]:
-    lib = "/usr/lib/x86_64-linux-gnu"
-    copy = next((c.folder for c in w.case.facts.copies if c.kind == "system" and c.folder), lib)
-    return (
-        _r("Install the headers", *w.dev_install, root=True),
-        _r("Tell the build where they are",
-           f"cmake -D CUDNN_INCLUDE_DIR=/usr/include -D CUDNN_LIBRARY={copy}/libcudnn.so ..."),
-    )  # fmt: skip
-
-
-def _placeholder_pin(w: Words) -> tuple[Remedy, ...]:
-    name, spec = w.wheel_package, ">=9.15"
-    specs = [o.get("spec").lstrip("=<>~! ") for o in w.case.seen("pin") if o.get("name") == name]
-    if specs:
-        newest = max(specs, key=lambda s: [int(p) for p in re.findall(r"\d+", s)])
-        spec = f">={newest}"
-    return (
-        _r("uv: override the pin in pyproject.toml", f'[tool.uv] override-dependencies = ["{name}{spec}"]'),
-        _r("pip: install it afterwards, without dependencies (same major, higher minor: safe)",
-           f'pip install --no-deps "{name}{spec}"', auto=True),
-    )  # fmt: skip
-
-
-def _corrupt(w: Words) -> tuple[Remedy, ...]:
-    text = "\n".join(o.text for o in w.case.observations)
-    found = re.search(r"(nvidia[-_]cudnn[-_]cu\d\d)(?:==|-)(\d[\d.]*\d)", text)
-    name = f"{found[1].replace('_', '-')}=={found[2]}" if found else w.exact_wheel
-    if w.case.seen("apt-depends") or re.search(r"Hash Sum mismatch", text):
-        return (_r("Fetch the lists and the package again",
-                   "sudo apt-get clean && sudo rm -rf /var/lib/apt/lists/* && sudo apt-get update", root=True),)  # fmt: skip
-    return (
-        _r("Empty the cache and fetch it again",
-           f"pip cache purge && pip install --no-cache-dir {name}", auto=True),
-        _r("uv", f"uv cache clean nvidia-cudnn-cu12 && uv pip install {name}"),
-        _r("On a weak line: resume, then check", "curl -C - -O <url>; sha256sum <file>; pip install ./<file>"),
-    )  # fmt: skip
-
-
-def _cuda_lib(w: Words) -> tuple[Remedy, ...]:
-    cuda = w.cuda_major or "12"
-    names = []
-    for seen in w.case.seen("missing-library"):
-        lib = re.match(
-            r"lib(curand|cufft|cublas|cudart|cusolver|cusparse|nvJitLink|nvrtc|cupti)",
-            seen.get("lib"),
-        )
-        if lib:
-            names.append({"cudart": "cuda-runtime", "nvJitLink": "nvjitlink", "nvrtc": "cuda-nvrtc",
-                          "cupti": "cuda-cupti"}.get(lib[1], lib[1]))  # fmt: skip
-    wanted = list(dict.fromkeys([*names, "cublas", "cuda-runtime"]))
-    if w.case.facts.uses("onnxruntime"):
-        wanted = list(dict.fromkeys([*names, "curand", "cufft", "cublas", "cuda-runtime"]))
-    packages = " ".join(f"nvidia-{n}-cu{cuda}" for n in wanted)
-    commands = [f"pip install {packages}"]
-    if w.case.facts.uses("onnxruntime"):
-        commands.append("python: onnxruntime.preload_dlls()")
-    return (
-        _r("Add the CUDA libraries to the environment", *commands),
-        _r(
-            "Or use an image with the CUDA runtime",
-            "FROM nvidia/cuda:<version>-runtime-ubuntu22.04",
-        ),
-    )
-
-
-def _cudnn_cuda(w: Words) -> tuple[Remedy, ...]:
-    found = re.search(r"libcublas\w*\.so\.(\d+)|lib\w+\.so\.(\d+)", w.culprit)
-    major = (found[1] or found[2]) if found else "12"
-    last = {"10": "10-2", "11": "11-8", "12": "12-9", "13": "13-0"}.get(major, f"{major}-0")
-    install = f"sudo apt-get install libcublas-{last}"
-    if w.case.facts.manager in ("dnf", "zypper"):
-        install = f"sudo {w.case.facts.manager} install libcublas-{last}"
-    return (_r("Give cuDNN the CUDA libraries that it was built for",
-               "ldconfig -p | grep libcublas", f"{install}   # or the cuDNN of your CUDA major", root=True),)  # fmt: skip
-
-
-def _cuda_major(w: Words) -> tuple[Remedy, ...]:
-    have = max(w.case.facts.cuda_majors, default=13)
-    found = re.search(r"CUDA (\d+) \(lib", w.culprit)
-    want = found[1] if found else "12"
-    who = re.match(r"([\w-]+)[\w. ]* built for", w.culprit)
-    name = who[1] if who and who[1] != "a" else "the extension"
-    return (
-        _r(f"Install the build of {name} for CUDA {have}", f"pip install -U {name}   # its cu{have}0 build"),
-        _r(f"Or add the CUDA {want} run-time wheels",
-           f"pip install nvidia-cuda-runtime-cu{want} nvidia-cuda-nvrtc-cu{want}   # and add their lib folders to LD_LIBRARY_PATH"),
-    )  # fmt: skip
-
-
-def _nvrtc(w: Words) -> tuple[Remedy, ...]:
-    hashed = re.search(r"libnvrtc-[0-9a-f]+\.so[.\d]*", w.case.facts.prose)
-    torch = w.case.facts.framework("torch")
-    found = []
-    if hashed or torch:
-        name = hashed[0] if hashed else "libnvrtc-*.so.1*"
-        found.append(_r("Make the name that cuDNN asks for",
-                        f"cd <venv>/lib/python3.X/site-packages/torch/lib && ln -s {name} libnvrtc.so"))  # fmt: skip
-        if torch is None or torch.version.startswith("2.0.0"):
-            found.append(_r("Or take the release that mends it", 'pip install "torch>=2.0.1"'))
-    found.append(_r("Or install NVRTC", f"pip install nvidia-cuda-nvrtc-cu{w.cuda_major or 12}"))
-    return tuple(found)
-
-
-def _libcuda(w: Words) -> tuple[Remedy, ...]:
-    if w.case.facts.wsl:
-        return (
-            _r("Let the loader find it by that name", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"),
-            _r("Or make the link", "sudo ln -s /usr/lib/wsl/lib/libcuda.so.1 /usr/local/lib/libcuda.so && sudo ldconfig",
-               root=True, auto=True),
-        )  # fmt: skip
-    return (_r("Make the link", 'sudo ln -s "$(ldconfig -p | grep -m1 -o \'/.*libcuda.so.1\')" /usr/local/lib/libcuda.so && sudo ldconfig',
-               root=True, auto=True),
-            _r("On WSL", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"))  # fmt: skip
-
-
 def _memory(w: Words) -> tuple[Remedy, ...]:
     found = [_r("See who holds the memory", "nvidia-smi --query-gpu=memory.used,memory.total --format=csv",
                 "# fewer processes, or a smaller batch")]  # fmt: skip
@@ -313,11 +178,6 @@ def _memory(w: Words) -> tuple[Remedy, ...]:
     if w.case.facts.uses("caffe", "darknet"):
         found.append(_r("Or update the program: newer ones limit the work space"))
     return tuple(found)
-
-
-def _index(w: Words) -> tuple[Remedy, ...]:
-    return (_r("Ask for a version that is served for this platform", f"pip index versions {w.wheel_package}",
-               f'pip install "{w.wheel_package}>=9,<10"'),)  # fmt: skip
 
 
 def _glibc(w: Words) -> tuple[Remedy, ...]:
@@ -360,13 +220,6 @@ def _known_bad(w: Words) -> tuple[Remedy, ...]:
 def _stub(w: Words) -> tuple[Remedy, ...]:
     return (_r("Drop the stubs folder from LD_LIBRARY_PATH",
                'export LD_LIBRARY_PATH=$(echo "$LD_LIBRARY_PATH" | tr ":" "\\n" | grep -v stubs | paste -sd:)'),)  # fmt: skip
-
-
-def _layout(w: Words) -> tuple[Remedy, ...]:
-    found = re.search(r"/\S*libcudnn\S*", w.culprit)
-    path = found[0] if found else "/usr/lib/x86_64-linux-gnu/libcudnn.so"
-    return (_r("Make the link only when no package owns the name",
-               f"dpkg -S {path} || sudo ln -sf libcudnn.so.9 {path}", root=True),)  # fmt: skip
 
 
 def _undecided(w: Words) -> tuple[Remedy, ...]:
@@ -428,18 +281,18 @@ TABLE: dict[str, Maker] = {
     "permission-denied": _fixed(
         _r("Join the group that owns the nodes", 'ls -l /dev/nvidia*', 'sudo usermod -aG video,render "$USER"   # log in again',
            root=True)),
-    "apt-version-pin-conflict": _apt_pin,
-    "apt-wrong-distro-repo": _apt_repo,
+    "apt-version-pin-conflict": packages.apt_pin,
+    "apt-wrong-distro-repo": packages.apt_repo,
     "apt-repos-mixed": _fixed(_r("Keep one of the two sources",
         "sudo apt-get remove nvidia-cudnn nvidia-cuda-toolkit", "grep -rln nvidia /etc/apt/sources.list.d   # keep one entry",
         "sudo apt-get update && sudo apt-get -f install", root=True)),
     "rpm-repo-conflict": _fixed(
         _r("Modular filtering: switch the module off", "sudo dnf module disable nvidia-driver", root=True),
         _r("Otherwise: keep one source", "dnf repolist", "sudo dnf install --disablerepo=<the other> <package>", root=True)),
-    "package-layout-change": _layout,
-    "pip-pin-conflict": _placeholder_pin,
-    "index-lacks-pinned-version": _index,
-    "download-corrupt": _corrupt,
+    "package-layout-change": packages.layout,
+    "pip-pin-conflict": packages.placeholder_pin,
+    "index-lacks-pinned-version": packages.index,
+    "download-corrupt": packages.corrupt,
     "network-blocked": _fixed(
         _r("Go through the proxy, with its certificate", "export HTTPS_PROXY=http://<proxy>:<port>", "pip install --cert <the proxy's CA.pem> <package>"),
         _r("Offline: fetch elsewhere, carry over", "pip download -d wheels <package>   # there", "pip install --no-index --find-links wheels <package>   # here")),
@@ -449,15 +302,15 @@ TABLE: dict[str, Maker] = {
     "read-only-target": _fixed(_r("Install into an environment of your own",
         'python3 -m venv ~/venv && ~/venv/bin/pip install <package>')),
     "known-bad-release": _known_bad,
-    "dev-headers-wrong-path": _headers,
+    "dev-headers-wrong-path": packages.headers,
     "cmake-variable-wrong": _fixed(_r("A file for the library, a folder for the headers",
         "cmake -D CUDNN_LIBRARY=<folder>/libcudnn.so -D CUDNN_INCLUDE_DIR=<folder of cudnn.h> ...")),
-    "other-cuda-lib-missing": _cuda_lib,
-    "cudnn-cuda-major-mismatch": _cudnn_cuda,
-    "cuda-major-mismatch": _cuda_major,
-    "libnvrtc-missing": _nvrtc,
+    "other-cuda-lib-missing": packages.cuda_lib,
+    "cudnn-cuda-major-mismatch": packages.cudnn_cuda,
+    "cuda-major-mismatch": packages.cuda_major,
+    "libnvrtc-missing": packages.nvrtc,
     "libnvrtc-shadowed-old": _fixed(_r("Take the older one off the path", "unset LD_LIBRARY_PATH", "ldconfig -p | grep nvrtc")),
-    "libcuda-unversioned-missing": _libcuda,
+    "libcuda-unversioned-missing": packages.libcuda,
     "libcuda-stub-shadow": _stub,
     "cublas-shadowed": _cublas,
     "musl-libc": _fixed(_r("Use a glibc image", "FROM python:3.12-slim-bookworm   # or nvidia/cuda:*-cudnn-runtime-ubuntu*")),

@@ -1,5 +1,8 @@
 """`Words`: the names that go into commands (package, version, folder, package manager)."""
 
+# Shell lines stay whole, so that they can be found and read as they are typed.
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import re

@@ -16,8 +16,13 @@ def docker_context(case: Case) -> None:
         or case.facts.says(r"docker.?desktop|desktop-linux")
         or case.seen("docker-desktop")
     ):
-        case.vote("docker-desktop-context", 0.9, f"docker context: {context or 'desktop-linux'}",
-                  culprit="docker context desktop-linux (a VM without the GPU)", line=seen)  # fmt: skip
+        case.vote(
+            "docker-desktop-context",
+            0.9,
+            f"docker context: {context or 'desktop-linux'}",
+            culprit="docker context desktop-linux (a VM without the GPU)",
+            line=seen,
+        )
         case.doubt("driver-not-installed", 0.3)
     elif case.facts.driver or case.facts.says(
         r"nvidia-smi (?:works|fine|ok)|driver (?:fine|works|ok)"
@@ -31,9 +36,12 @@ def revoked(case: Case) -> None:
     seen = case.first("nvml-unknown")
     if seen is not None:
         reload = case.first("daemon-reload") or case.facts.says("daemon-reload")
-        case.vote("cgroup-device-revoked", 0.6 if reload else 0.2,
-                  culprit="the device cgroup of this container (nodes exist, opening them is refused)",
-                  line=seen)  # fmt: skip
+        case.vote(
+            "cgroup-device-revoked",
+            0.6 if reload else 0.2,
+            culprit="the device cgroup of this container (nodes exist, opening them is refused)",
+            line=seen,
+        )
 
 
 def container_refused(case: Case) -> None:
@@ -41,11 +49,19 @@ def container_refused(case: Case) -> None:
     if seen is None:
         return
     if seen.signature.event == "toolkit-cgroups":
-        case.vote("toolkit-config-no-cgroups", 0.3, culprit="no-cgroups in the toolkit's config.toml",
-                  line=seen)  # fmt: skip
+        case.vote(
+            "toolkit-config-no-cgroups",
+            0.3,
+            culprit="no-cgroups in the toolkit's config.toml",
+            line=seen,
+        )
     else:
-        case.vote("container-without-gpu", 0.3, culprit="the NVIDIA runtime is not set up for it",
-                  line=seen)  # fmt: skip
+        case.vote(
+            "container-without-gpu",
+            0.3,
+            culprit="the NVIDIA runtime is not set up for it",
+            line=seen,
+        )
 
 
 def libc(case: Case) -> None:
@@ -57,15 +73,32 @@ def libc(case: Case) -> None:
             f"glibc {have} < {wanted}" if have else f"this system's glibc is older than {wanted}"
         )
         path = seen.get("path")
-        if path and not any(word in path for word in ("cudnn", "cuda", "torch", "nvidia", "tensor",
-                                                       "jax", "onnx", "cublas", "libcu")):  # fmt: skip
+        if path and not any(
+            word in path
+            for word in (
+                "cudnn",
+                "cuda",
+                "torch",
+                "nvidia",
+                "tensor",
+                "jax",
+                "onnx",
+                "cublas",
+                "libcu",
+            )
+        ):
             case.doubt("glibc-too-old", 0.75)
         case.vote("glibc-too-old", 0.3, culprit=culprit, line=seen)
     musl = case.first("musl")
     if musl is not None:
         known = case.facts.machine.system.libc == "musl"
-        case.vote("musl-libc", 0.6 if known else 0.2, "the C library is musl" if known else "",
-                  culprit="musl (this system has no glibc)", line=musl)  # fmt: skip
+        case.vote(
+            "musl-libc",
+            0.6 if known else 0.2,
+            "the C library is musl" if known else "",
+            culprit="musl (this system has no glibc)",
+            line=musl,
+        )
         for diagnosis in ("cudnn-not-installed", "cudnn-not-on-loader-path"):
             case.doubt(diagnosis, 0.2)
     tls = case.first("static-tls")
@@ -86,8 +119,13 @@ def links(case: Case) -> None:
     regular = case.seen("regular-file")
     sizes = {o.get("size") for o in regular}
     if len(regular) >= 2 and len(sizes) < len(regular):
-        case.vote("cudnn-symlink-flattened", 0.35, "several names, files of the same size",
-                  culprit=regular[0].get("path"), line=regular[0])  # fmt: skip
+        case.vote(
+            "cudnn-symlink-flattened",
+            0.35,
+            "several names, files of the same size",
+            culprit=regular[0].get("path"),
+            line=regular[0],
+        )
 
 
 def fake_links(case: Case) -> None:

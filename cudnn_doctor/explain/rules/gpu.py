@@ -66,7 +66,8 @@ def no_kernels(case: Case) -> None:
         return
     if capability and capability >= (7, 5):
         what = f"CC {_dotted(capability)} is not in the build's list"
-        culprit = f"{label or 'the build that is loaded'} has no code for sm_{''.join(map(str, capability))}"
+        sm = "".join(map(str, capability))
+        culprit = f"{label or 'the build that is loaded'} has no code for sm_{sm}"
         sure = 0.93 if listed or (highest and capability > highest) else 0.82
         case.vote("gpu-too-new-for-build", sure, what, culprit=culprit, line=seen)
         return
@@ -100,8 +101,12 @@ def arch_mismatch(case: Case) -> None:
         case.vote("cudnn-feature-unsupported-on-gpu", 0.7, culprit=culprit, line=seen)
         case.vote("gpu-too-new-for-build", 0.3, culprit=culprit, line=seen)
         return
-    case.vote("gpu-too-old-for-cudnn", 0.85, culprit=f"{culprit}: below what this cuDNN supports",
-              line=seen)  # fmt: skip
+    case.vote(
+        "gpu-too-old-for-cudnn",
+        0.85,
+        culprit=f"{culprit}: below what this cuDNN supports",
+        line=seen,
+    )
 
 
 def feature(case: Case) -> None:
@@ -116,7 +121,7 @@ def feature(case: Case) -> None:
             "cudnn-feature-unsupported-on-gpu",
             0.7 if capability < (8, 0) else 0.3,
             f"CC {_dotted(capability)}",
-            culprit=f"this graph on CC {_dotted(capability)} (attention and FP8 engines need {limit})",
+            culprit=f"this graph on CC {_dotted(capability)} (such engines need {limit})",
             line=seen,
         )
 
@@ -193,7 +198,7 @@ def ordinal(case: Case) -> None:
             "mig-one-instance",
             0.85,
             "MIG is on: a process sees one instance",
-            culprit="CUDA_VISIBLE_DEVICES: the MIG UUID is lost, or more ranks than one are started",
+            culprit="CUDA_VISIBLE_DEVICES: the MIG UUID is lost, or several ranks are started",
             line=seen,
         )
         case.doubt("gpu-hidden", 0.5)
@@ -206,8 +211,13 @@ def stubs(case: Case) -> None:
     if seen is None:
         return
     where = folders[0] if folders else (seen.get("path").rpartition("/")[0] or "a stubs folder")
-    case.vote("libcuda-stub-shadow", 0.7, f"LD_LIBRARY_PATH has {folders[0]}" if folders else "",
-              culprit=where, line=seen)  # fmt: skip
+    case.vote(
+        "libcuda-stub-shadow",
+        0.7,
+        f"LD_LIBRARY_PATH has {folders[0]}" if folders else "",
+        culprit=where,
+        line=seen,
+    )
     case.doubt("uvm-module-wedged", 0.15)
 
 
@@ -216,8 +226,13 @@ def unknown_error(case: Case) -> None:
     if seen is None:
         return
     if case.facts.says(r"suspend|resume|sleep|hibernat|standby"):
-        case.vote("uvm-module-wedged", 0.8, "after suspend and resume",
-                  culprit="nvidia_uvm (the machine was suspended)", line=seen)  # fmt: skip
+        case.vote(
+            "uvm-module-wedged",
+            0.8,
+            "after suspend and resume",
+            culprit="nvidia_uvm (the machine was suspended)",
+            line=seen,
+        )
     else:
         case.vote("uvm-module-wedged", 0.2, culprit="nvidia_uvm", line=seen)
     if case.facts.in_container and not case.facts.says("suspend|resume"):
@@ -228,8 +243,13 @@ def fabric(case: Case) -> None:
     seen = case.first("fabric")
     if seen is not None:
         state = case.facts.machine.driver.fabric_manager
-        case.vote("fabricmanager-missing", 0.5, f"fabric manager: {state}" if state else "",
-                  culprit="the nvidia-fabricmanager service", line=seen)  # fmt: skip
+        case.vote(
+            "fabricmanager-missing",
+            0.5,
+            f"fabric manager: {state}" if state else "",
+            culprit="the nvidia-fabricmanager service",
+            line=seen,
+        )
 
 
 def cpu_build(case: Case) -> None:
@@ -253,11 +273,21 @@ def no_device(case: Case) -> None:
     facts = case.facts
     visible = facts.machine.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1", "none", "NoDevFiles"):
-        case.vote("gpu-hidden", 0.93, f"CUDA_VISIBLE_DEVICES={visible!r}",
-                  culprit=f"CUDA_VISIBLE_DEVICES={visible}", line=seen)  # fmt: skip
+        case.vote(
+            "gpu-hidden",
+            0.93,
+            f"CUDA_VISIBLE_DEVICES={visible!r}",
+            culprit=f"CUDA_VISIBLE_DEVICES={visible}",
+            line=seen,
+        )
     elif facts.in_container:
-        case.vote("container-without-gpu", 0.7, "in a container",
-                  culprit="the container was started without the GPU", line=seen)  # fmt: skip
+        case.vote(
+            "container-without-gpu",
+            0.7,
+            "in a container",
+            culprit="the container was started without the GPU",
+            line=seen,
+        )
     elif facts.whole and facts.machine.pci == ():
         case.vote("no-nvidia-gpu", 0.9, "no NVIDIA device on the bus", line=seen)
     elif facts.whole and not facts.driver:

@@ -281,8 +281,12 @@ def _missing_driver(case: Case, seen: Observation, lib: str) -> None:
         culprit = f"{lib} and /dev/nvidia* are not in the container: it was not given the GPU"
     known_host = facts.given and not container
     case.vote("container-without-gpu", 0.88 if container else 0.4, culprit=culprit, line=seen)
-    case.vote("driver-not-installed", 0.3 if container else 0.55 if known_host else 0.45,
-              culprit=culprit, line=seen)  # fmt: skip
+    case.vote(
+        "driver-not-installed",
+        0.3 if container else 0.55 if known_host else 0.45,
+        culprit=culprit,
+        line=seen,
+    )
     if facts.machine.gpus == () and facts.whole:
         case.vote("no-nvidia-gpu", 0.4, line=seen)
 

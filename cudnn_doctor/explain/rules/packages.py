@@ -9,6 +9,7 @@ from cudnn_doctor.explain.case import Case
 _CUDA_PACKAGE = re.compile(
     r"cudnn|cuda|cublas|cufile|nvidia|nvrtc|cusparse|cusolver|curand|nsight|tensorrt|nccl"
 )
+_TMP_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - names of folders of the judged machine
 _TMP = re.compile(r"/(?:var/)?tmp\b|/dev/shm|pip-(?:unpack|install|build)|\.tmp")
 
 
@@ -77,21 +78,27 @@ def pins(case: Case) -> None:
         failed = case.seen("pin-conflict")
         if len(set(by.values())) > 1 or (failed and by):
             who = "; ".join(f"{k} wants {name}{v}" for k, v in list(by.items())[:3])
-            case.vote("pip-pin-conflict", 0.9 if len(set(by.values())) > 1 else 0.6,
-                      culprit=f"exact pins: {who}", line=first)  # fmt: skip
+            case.vote(
+                "pip-pin-conflict",
+                0.9 if len(set(by.values())) > 1 else 0.6,
+                culprit=f"exact pins: {who}",
+                line=first,
+            )
     for seen in case.seen("pin-conflict")[:1]:
         if seen.get("who"):
-            case.vote("pip-pin-conflict", 0.3,
-                      culprit=f"{seen.get('who')}'s exact pin {seen.get('spec')}", line=seen)  # fmt: skip
+            case.vote(
+                "pip-pin-conflict",
+                0.3,
+                culprit=f"{seen.get('who')}'s exact pin {seen.get('spec')}",
+                line=seen,
+            )
 
 
 def space(case: Case) -> None:
     """No space: in the folder for temporary files, or where the files go."""
     for seen in case.seen("no-space")[:1]:
         disks = case.facts.machine.system.disks
-        tmp = next(
-            (d for d in disks if d.path in ("/tmp", "/var/tmp") or "tmp" in d.filesystem), None
-        )
+        tmp = next((d for d in disks if d.path in _TMP_FOLDERS or "tmp" in d.filesystem), None)
         pip = case.seen("pip-working") or re.search(
             r"\bpip\b|\buv\b|install packages|\bwheel\b", seen.text
         )
@@ -101,8 +108,13 @@ def space(case: Case) -> None:
             continue
         where = path[1] if path else ""
         if tmp is not None and (tmp.free == 0 or (tmp.free or 1 << 60) < 4 << 30):
-            case.vote("tmp-full", 0.9, f"{tmp.path} is {tmp.filesystem or 'small'}",
-                      culprit=f"{tmp.path} ({tmp.filesystem or 'small file system'})", line=seen)  # fmt: skip
+            case.vote(
+                "tmp-full",
+                0.9,
+                f"{tmp.path} is {tmp.filesystem or 'small'}",
+                culprit=f"{tmp.path} ({tmp.filesystem or 'small file system'})",
+                line=seen,
+            )
         elif where and not _TMP.search(where):
             case.vote("disk-full", 0.8, culprit=where, line=seen)
             case.vote("tmp-full", 0.2, line=seen)

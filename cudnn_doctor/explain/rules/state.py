@@ -20,8 +20,17 @@ def clobbered(case: Case) -> None:
     have = next((v.short for v in loaded if v), None) or (found[0] if found else None)
     names = " and ".join(f"{n} {v}".strip() for n, v in sorted(wheels.items()))
     told = f": the files are {have}" if have else ""
-    case.vote("cudnn-wheel-clobbered", 0.9 if have else 0.6, "both own nvidia/cudnn/lib",
-              culprit=f"nvidia/cudnn/lib, owned by {names or 'two wheels'}{told}", line=seen)  # fmt: skip
+    case.vote(
+        "cudnn-wheel-clobbered",
+        0.9 if have else 0.6,
+        "both own nvidia/cudnn/lib",
+        culprit=f"nvidia/cudnn/lib, owned by {names or 'two wheels'}{told}",
+        line=seen,
+    )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
 
 
 _FAMILIES = {"Kepler": (3, 5), "Maxwell": (5, 2), "Pascal": (6, 1), "Volta": (7, 0)}
@@ -47,7 +56,7 @@ def pascal(case: Case) -> None:
             "gpu-too-old-for-cudnn",
             0.92 if case.facts.capability else 0.5,
             "cuDNN 9.11 and later support compute capability 7.5 and above",
-            culprit=f"CC {'.'.join(map(str, capability))} with cuDNN {'.'.join(map(str, newest[:3]))}",
+            culprit=f"CC {_dotted(capability)} with cuDNN {_dotted(newest[:3])}",
             line=seen,
         )
 
@@ -81,8 +90,13 @@ def nans(case: Case) -> None:
     half = re.search(r"half|fp16|float16", text + case.facts.prose, re.I)
     gtx16 = re.search(r"GTX\s*16[56]0", case.facts.gpu_name)
     if gtx16:
-        case.vote("cudnn-version-wrong-results", 0.75 if half else 0.6, "GTX 16xx has no tensor cores",
-                  culprit=f"{case.facts.gpu_name} in half precision with that cuDNN", line=seen)  # fmt: skip
+        case.vote(
+            "cudnn-version-wrong-results",
+            0.75 if half else 0.6,
+            "GTX 16xx has no tensor cores",
+            culprit=f"{case.facts.gpu_name} in half precision with that cuDNN",
+            line=seen,
+        )
     elif half and re.search(r"conv|cudnn", text, re.I):
         case.vote(
             "cudnn-version-wrong-results", 0.4, culprit="half-precision convolutions", line=seen
@@ -95,10 +109,17 @@ def built_older(case: Case) -> None:
     if seen is None:
         return
     built = [f for f in case.facts.machine.frameworks if f.cudnn_built]
-    label = f"{built[-1].distribution or built[-1].name} {built[-1].version} (built with {built[-1].cudnn_built})" \
-        if built else "the framework's build"  # fmt: skip
-    case.vote("framework-built-with-older-cudnn", 0.5, culprit=f"{label}, not the installed cuDNN",
-              line=seen)  # fmt: skip
+    label = (
+        f"{built[-1].distribution or built[-1].name} {built[-1].version} (built with {built[-1].cudnn_built})"
+        if built
+        else "the framework's build"
+    )
+    case.vote(
+        "framework-built-with-older-cudnn",
+        0.5,
+        culprit=f"{label}, not the installed cuDNN",
+        line=seen,
+    )
 
 
 STATE_RULES = (clobbered, pascal, conv3d, nans, built_older)

@@ -89,8 +89,20 @@ def memory(case: Case) -> None:
         case.vote("gpu-too-old-for-cudnn", 0.3, line=seen)
     status = case.statuses()
     vague = seen or next(
-        (o for n, o in status.items() if n in ("EXECUTION_FAILED", "INTERNAL_ERROR", "NOT_INITIALIZED",
-                                                "ALLOC_FAILED", "MAPPING_ERROR")), None)  # fmt: skip
+        (
+            o
+            for n, o in status.items()
+            if n
+            in (
+                "EXECUTION_FAILED",
+                "INTERNAL_ERROR",
+                "NOT_INITIALIZED",
+                "ALLOC_FAILED",
+                "MAPPING_ERROR",
+            )
+        ),
+        None,
+    )
     if vague is None:
         return
     plain = case.first("out-of-memory")
@@ -99,9 +111,13 @@ def memory(case: Case) -> None:
         r"[^\n]* (?:works?|runs?|fits?|ok)|worker processes|several processes|out of memory"
     )
     if plain is not None or told:
-        case.vote("out-of-memory-masked", 0.6, "memory was short" if told else "",
-                  culprit="GPU memory: the work space does not fit (small ones run, big ones do not)",
-                  line=plain or vague)  # fmt: skip
+        case.vote(
+            "out-of-memory-masked",
+            0.6,
+            "memory was short" if told else "",
+            culprit="GPU memory: the work space does not fit (small ones run, big ones do not)",
+            line=plain or vague,
+        )
 
 
 def tensorflow_growth(case: Case) -> None:
@@ -150,8 +166,13 @@ def known_bad(case: Case) -> None:
             continue
         if framework.cuda not in (None, cuda) or (case.facts.capability or least) < least:
             continue
-        case.vote("known-bad-release", 0.88, why,
-                  culprit=f"{name} {framework.version} (CUDA {cuda})", line=seen)  # fmt: skip
+        case.vote(
+            "known-bad-release",
+            0.88,
+            why,
+            culprit=f"{name} {framework.version} (CUDA {cuda})",
+            line=seen,
+        )
         case.doubt("out-of-memory-masked", 0.4)
 
 
@@ -165,9 +186,13 @@ def versions_differ(case: Case) -> None:
     others = [c for c in case.facts.copies if c not in lacking]
     if lacking and others:
         wheel = " ".join(next(iter(case.facts.cudnn_wheels.items()), ("the wheel", "")))
-        case.vote("cudnn-wheel-incomplete", 0.9, f"{lacking[0].folder} lacks {lacking[0].lacks[0]}",
-                  culprit=f"{wheel} lacks {lacking[0].lacks[0]}; that of {others[0].folder} is taken",
-                  line=seen)  # fmt: skip
+        case.vote(
+            "cudnn-wheel-incomplete",
+            0.9,
+            f"{lacking[0].folder} lacks {lacking[0].lacks[0]}",
+            culprit=f"{wheel} lacks {lacking[0].lacks[0]}; that of {others[0].folder} is taken",
+            line=seen,
+        )
         return
     if case.facts.ld_path and len(case.facts.copies) > 1:
         case.vote("ld-library-path-shadow", 0.6, culprit=case.facts.ld_path[0], line=seen)
@@ -175,10 +200,19 @@ def versions_differ(case: Case) -> None:
     if len(versions) > 1:
         case.vote("mixed-cudnn-copies", 0.6, culprit=" and ".join(sorted(versions)), line=seen)
     elif re.search("VERSION_MISMATCH", seen.text):
-        case.vote("mixed-cudnn-copies", 0.1, culprit="not to be told from the log: look at every "
-                  "libcudnn*.so on the search path", line=seen)  # fmt: skip
+        case.vote(
+            "mixed-cudnn-copies",
+            0.1,
+            culprit="not to be told from the log: look at every libcudnn*.so on the search path",
+            line=seen,
+        )
 
 
 STATUS_RULES = (
-    statuses, execution_on_new_gpu, memory, tensorflow_growth, known_bad, versions_differ,
-)  # fmt: skip
+    statuses,
+    execution_on_new_gpu,
+    memory,
+    tensorflow_growth,
+    known_bad,
+    versions_differ,
+)

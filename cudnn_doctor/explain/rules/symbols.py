@@ -73,21 +73,39 @@ def _cudnn_internal(case: Case, seen: Observation) -> None:
     in_wheel = "site-packages" in folder or "dist-packages" in folder
     culprit = f"{path} of another release than the rest"
     if folder and folder in (facts.ld_path or ()):
-        case.vote("ld-library-path-shadow", 0.93, f"LD_LIBRARY_PATH has {folder}",
-                  culprit=culprit, line=seen)  # fmt: skip
+        case.vote(
+            "ld-library-path-shadow",
+            0.93,
+            f"LD_LIBRARY_PATH has {folder}",
+            culprit=culprit,
+            line=seen,
+        )
         case.vote("mixed-cudnn-copies", 0.5, culprit=culprit, line=seen)
         return
     if in_wheel and (shadow := _shadowing_folder(case)):
-        case.vote("ld-library-path-shadow", 0.85, f"LD_LIBRARY_PATH has {shadow}",
-                  culprit=f"cuDNN libraries in {shadow}", line=seen)  # fmt: skip
+        case.vote(
+            "ld-library-path-shadow",
+            0.85,
+            f"LD_LIBRARY_PATH has {shadow}",
+            culprit=f"cuDNN libraries in {shadow}",
+            line=seen,
+        )
         return
     python = facts.uses("torch", "tensorflow", "jax", "whisper", "onnxruntime", "ctranslate2")
     same_folder = seen.signature.event == "symbol-not-in-file"
     case.vote("mixed-cudnn-copies", 0.5, culprit=culprit, line=seen)
-    case.vote("ld-library-path-shadow", 0.55 if folder and not same_folder else 0.35,
-              culprit=culprit, line=seen)  # fmt: skip
-    case.vote("cudnn-mixed-in-one-dir", 0.25 if python or not same_folder else 0.55,
-              culprit=folder or culprit, line=seen)  # fmt: skip
+    case.vote(
+        "ld-library-path-shadow",
+        0.55 if folder and not same_folder else 0.35,
+        culprit=culprit,
+        line=seen,
+    )
+    case.vote(
+        "cudnn-mixed-in-one-dir",
+        0.25 if python or not same_folder else 0.55,
+        culprit=folder or culprit,
+        line=seen,
+    )
 
 
 def _cudnn_api(case: Case, seen: Observation) -> None:
@@ -127,8 +145,11 @@ def loaded_from_two_places(case: Case) -> None:
     wheel = next((f for f in folders if "site-packages/nvidia/cudnn" in f), "")
     name = os.path.basename(stray)
     lacking = [c for c in case.facts.copies if any(name.startswith(x) for x in c.lacks if x != "*")]
-    lacking += [c for c in case.facts.copies if c.shim and c.files and c.folder == first
-                and not any(f.startswith(name) for f in c.files)]  # fmt: skip
+    lacking += [
+        c
+        for c in case.facts.copies
+        if c.shim and c.files and c.folder == first and not any(f.startswith(name) for f in c.files)
+    ]
     if wheel and (lacking or not _shadowing_folder(case)):
         package = next(iter(case.facts.cudnn_wheels.items()), ("the wheel", ""))
         case.vote(

@@ -114,8 +114,13 @@ def required(case: Case) -> None:
         )
         return
     if majors and want not in majors:
-        case.vote("cudnn-major-mismatch", 0.85, f"only cuDNN {have} is there",
-                  culprit=f"onnxruntime needs cuDNN {want}; only {have} is present", line=seen)  # fmt: skip
+        case.vote(
+            "cudnn-major-mismatch",
+            0.85,
+            f"only cuDNN {have} is there",
+            culprit=f"onnxruntime needs cuDNN {want}; only {have} is present",
+            line=seen,
+        )
         return
     cuda = int(seen.get("cuda"))
     if facts.cuda_majors and cuda not in facts.cuda_majors:
