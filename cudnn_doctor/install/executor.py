@@ -20,8 +20,10 @@ from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
+    FetchKey,
     FromIndex,
     GuardPackages,
+    GuardSystem,
     MakeFolder,
     MoveTree,
     Plan,
@@ -84,6 +86,10 @@ def _finish(journal: Journal, state: State) -> Path:
             files.finish_remove_tree(step)
         elif isinstance(step, GuardPackages):
             guard.finish_guard(step, journal.saved(number))
+        elif isinstance(step, GuardSystem):
+            from cudnn_doctor.install import systemguard
+
+            systemguard.finish(step, journal.saved(number))
         elif isinstance(step, RemoveFolder):
             files.finish_remove_folder(step)
     return journal.keep(state)
@@ -167,6 +173,14 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
         from cudnn_doctor.install import prove
 
         prove.prove(step, progress)
+    elif isinstance(step, FetchKey):
+        from cudnn_doctor.install import keys
+
+        keys.fetch_key(step, saved)
+    elif isinstance(step, GuardSystem):
+        from cudnn_doctor.install import systemguard
+
+        systemguard.guard(step, saved)
     elif not isinstance(step, RemoveFolder):  # that waits for the commit
         _DO[type(step)](step, saved)
 
@@ -180,6 +194,10 @@ def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
     elif isinstance(step, Run):
         for argv in step.undo:
             _run(Run(argv=argv, environ=step.environ, may_fail=step.may_fail), progress)
+    elif isinstance(step, GuardSystem):
+        from cudnn_doctor.install import systemguard
+
+        systemguard.unguard(step, saved, progress)
     elif type(step) in _UNDO:
         _UNDO[type(step)](step, saved)
 
@@ -198,6 +216,7 @@ _UNDO: dict[type[Any], Callable[[Any, Path], None]] = {
     RemoveTree: files.unremove_tree,
     WriteFile: files.restore,
     SwitchLink: files.restore,
+    FetchKey: files.restore,
     GuardPackages: guard.unguard,
 }
 

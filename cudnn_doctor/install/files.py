@@ -15,6 +15,8 @@ from pathlib import Path
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import (
     AnyStep,
+    FetchKey,
+    GuardSystem,
     MakeFolder,
     MoveTree,
     RemoveFolder,
@@ -157,8 +159,8 @@ def switch_link(step: SwitchLink, saved: Path) -> None:
         raise failed("cannot switch the link", step.path, error) from error
 
 
-def restore(step: WriteFile | SwitchLink, saved: Path) -> None:
-    """Undo of both: bring back what stood at the path, or nothing where nothing stood."""
+def restore(step: WriteFile | SwitchLink | FetchKey, saved: Path) -> None:
+    """Undo of all that put one file or link in place: what stood there comes back, or nothing."""
     if not saved.is_dir():
         return  # killed before anything was changed
     link, old = saved / _OLD_LINK, saved / _OLD_FILE
@@ -209,14 +211,16 @@ def inverse(step: AnyStep, saved: Path) -> list[AnyStep]:
         return [RemoveFolder(title=f"remove {p} if it is empty", path=p) for p in made if p]
     if isinstance(step, MoveTree):
         return [RemoveTree(title=f"remove {step.target}", path=step.target)]
-    if isinstance(step, Run) and step.rollback:
-        return [*step.rollback]
+    if isinstance(step, GuardSystem):
+        from cudnn_doctor.install import systemguard
+
+        return systemguard.inverse(step, saved)
     if isinstance(step, Run):
-        return [
+        return [*step.rollback] or [
             Run(title=" ".join(argv), argv=argv, environ=step.environ, may_fail=step.may_fail)
             for argv in step.undo
         ]
-    if isinstance(step, WriteFile | SwitchLink):
+    if isinstance(step, WriteFile | SwitchLink | FetchKey):
         return [_inverse_of_write(step.path, saved)]
     return []
 

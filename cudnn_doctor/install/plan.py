@@ -31,6 +31,16 @@ class Fetch(Step, frozen=True, kw_only=True):
     size: int | None = None
 
 
+class FetchKey(Step, frozen=True, kw_only=True):
+    """Fetch a repository's OpenPGP signing key, if it is the one with this fingerprint, and write
+    it (ASCII-armoured, nothing else that came with it); what stood there is kept for undo."""
+
+    urls: tuple[str, ...]
+    fingerprint: str
+    """Of the primary key (version 4, 40 hexadecimal digits)."""
+    path: str
+
+
 class MakeFolder(Step, frozen=True, kw_only=True):
     """Create a folder and its missing parents."""
 
@@ -107,6 +117,13 @@ class GuardPackages(Step, frozen=True, kw_only=True):
     """Top-level packages (``nvidia``): their folders, and the metadata of what is in them."""
 
 
+class GuardSystem(Step, frozen=True, kw_only=True):
+    """Remember which distribution packages are installed, so that what the following commands
+    change can be taken back: exact versions again, or removed where they were absent."""
+
+    manager: Literal["apt", "dnf", "zypper", "pacman"]
+
+
 class Run(Step, frozen=True, kw_only=True):
     """Run a program (pip, uv, apt-get, ldconfig ...), without a shell."""
 
@@ -128,7 +145,9 @@ class Run(Step, frozen=True, kw_only=True):
 class Prove(Step, frozen=True, kw_only=True):
     """Verify the new copy as far as this machine allows; a failure undoes the plan."""
 
-    folder: str
+    folder: str = ""
+    listing: tuple[str, ...] = ()
+    """Command that lists the files of the package that holds it, where no folder is told."""
     version: str
     sonames: tuple[str, ...] = ()
     """Libraries that must be there; empty where the release's set is not known."""
@@ -137,6 +156,7 @@ class Prove(Step, frozen=True, kw_only=True):
 
 AnyStep: TypeAlias = (
     Fetch
+    | FetchKey
     | MakeFolder
     | Unpack
     | FromIndex
@@ -146,6 +166,7 @@ AnyStep: TypeAlias = (
     | WriteFile
     | SwitchLink
     | GuardPackages
+    | GuardSystem
     | Run
     | Prove
 )

@@ -46,6 +46,7 @@ tell("version " + str(shim.cudnnGetVersion()))
 
 def prove(step: Prove, progress: Progress) -> None:
     """Raise DoctorError (VERIFICATION_FAILED) when the copy in ``step.folder`` is not sound."""
+    step = _located(step)
     libraries = _check_files(step)
     if step.rungs == "files":
         return
@@ -56,14 +57,30 @@ def prove(step: Prove, progress: Progress) -> None:
     _load(step, libraries, progress)
 
 
+def _located(step: Prove) -> Prove:
+    """The step with its folder: the one in which its package put libcudnn.so.N."""
+    if not step.listing:
+        return step
+    done = subprocess.run(step.listing, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        folder, _, name = line.strip().rpartition("/")
+        if name.startswith("libcudnn.so."):
+            return Prove(
+                folder=folder, version=step.version, sonames=step.sonames, rungs=step.rungs
+            )
+    raise _fault("its package holds no libcudnn.so", step)
+
+
 def _check_files(step: Prove) -> list[Path]:
     folder = Path(step.folder)
-    names = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    major = step.version.partition(".")[0]
+    found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    names = [name for name in found if name.startswith("libcudnn")]
     for name in names:
         path = folder / name
         if path.is_symlink() and not path.exists():
             raise _fault(f"the link {name} leads nowhere ({os.readlink(path)})", step)
-    present = [name for name in names if _LIBRARY.fullmatch(name)]
+    present = [n for n in names if _LIBRARY.fullmatch(n) and n.endswith(f".{major}")]
     missing = sorted(set(step.sonames) - set(present))
     if missing or not any(name.startswith("libcudnn.so.") for name in present):
         raise _fault(f"libraries are missing: {', '.join(missing) or 'libcudnn.so'}", step)

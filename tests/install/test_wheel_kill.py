@@ -1,4 +1,4 @@
-"""kill -9 in the middle of real pip and real uv, then the next command brings the old files back."""
+"""kill -9 in the middle of real pip and real uv; the next command brings the old files back."""
 
 from __future__ import annotations
 

@@ -1,0 +1,328 @@
+"""Plans for distribution packages: NVIDIA's own, or the distribution's where there is no other.
+
+What could go wrong is looked for before anything is changed: the machine's facts tell of held
+packages, foreign repositories and other flavours; the package manager rehearses the installation
+when the plan is made, where it knows the repository, and once more in the plan itself.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install.packages import Manager, RepositoryFile, Target, manager_named
+from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.machine.model import Machine, Package
+from cudnn_doctor.matrix import query
+from cudnn_doctor.matrix.model import DistroPackage, Matrix, NvidiaRepository
+
+_MANAGERS = ("apt", "dnf", "zypper", "pacman")
+_LAYOUT = "/compute/cuda/repos/"
+_ENVIRON = {"DEBIAN_FRONTEND": "noninteractive"}
+_SECONDS = 120.0
+_STALE = ("Unable to locate", "was not found", "No match for", "not found in package names")
+"""What managers say of a version that only a fresh index will show."""
+_FOREIGN_OK = ("wsl-ubuntu", "cross-linux-sbsa")
+
+
+class Choice(NamedTuple):
+    """What is to be installed by which manager from where."""
+
+    manager: Manager
+    row: DistroPackage
+    targets: list[Target]
+    repository: NvidiaRepository | None
+    arch: str
+
+
+def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> Plan:
+    """A plan that installs cuDNN by the distribution's package manager.
+
+    Raises DoctorError (NOTHING_CHANGED) when there is no package for the request, or it is foreseen
+    that the manager will refuse it or would remove what is not cuDNN's.
+    """
+    choice = _choose(request, machine, matrix)
+    manager, targets = choice.manager, choice.targets
+    installed = {p.name: p for p in machine.packages}
+    _refuse_held(targets, installed, manager)
+    _refuse_foreign_repositories(choice, machine)
+    drop = [] if request.fresh else _in_the_way(choice, request, installed)
+    known = None if request.fresh else _configured(choice, machine, request)
+    warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
+    if known and not request.fresh:
+        warnings += _foresee(choice, drop)
+    steps = _repository_steps(choice, request, known)
+    steps.append(_run("rehearse the installation", manager.rehearse(targets, drop)))
+    shown = ", ".join(f"{t.name} {t.version}".strip() for t in targets)
+    steps = [
+        *([] if request.fresh else [_guard(manager)]),
+        *manager.before(targets, request.version),
+        *steps,
+        _run(f"install {shown}", manager.install(targets, drop)),
+        *manager.after(targets, hold=request.hold),
+        *([] if request.fresh else [_proof(choice, request, matrix)]),
+    ]
+    return Plan(
+        action="install",
+        method="package",
+        version=request.version,
+        cuda=request.cuda,
+        target="system",
+        steps=tuple(steps),
+        reasons=(*request.reasons, *_reasons(choice, request, known)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _guard(manager: Manager) -> GuardSystem:
+    return GuardSystem(
+        title="remember which packages are installed",
+        manager=manager.name,  # type: ignore[arg-type]
+    )
+
+
+def _run(title: str, argv: tuple[str, ...]) -> Run:
+    return Run(title=title, argv=argv, environ={**_ENVIRON}, needs_root=True)
+
+
+def _proof(choice: Choice, request: InstallRequest, matrix: Matrix) -> Prove:
+    flavour = request.flavour
+    return Prove(
+        title="check the files and load them",
+        listing=choice.manager.files_of(choice.targets[0].name),
+        version=request.version,
+        sonames=query.sublibraries(matrix, request.release, request.cuda, flavour) or (),
+    )
+
+
+# -- what to install
+
+
+def _choose(request: InstallRequest, machine: Machine, matrix: Matrix) -> Choice:
+    system = machine.system
+    name = _manager_name(machine)
+    arch = request.platform.removeprefix("linux-")
+    distro, version = system.distro_id or "", system.distro_version or ""
+    repository = query.repository_for(matrix, distro, version, arch)
+    for row in query.distro_packages_for(matrix, name, request.version, request.cuda):
+        own = row.repo == "distro" and {distro, f"{distro} {version}"} & set(row.distros)
+        if row.repo == "nvidia" and repository is None:
+            continue
+        if row.repo == "distro" and not own:
+            continue
+        targets = _targets(row, request)
+        if targets:
+            used = repository if row.repo == "nvidia" else None
+            return Choice(manager_named(name), row, targets, used, arch)
+    place = f"{distro or 'this distribution'} {version}".strip()
+    raise _refused(
+        f"there is no {name} package of cuDNN {request.version} ({request.flavour}) for CUDA "
+        f"{request.cuda} on {place}, {arch}",
+        "use --method tarball, which needs no repository",
+    )
+
+
+def _manager_name(machine: Machine) -> str:
+    """The manager of this distribution; its own where several programs are installed."""
+    families = {machine.system.distro_id, *machine.system.distro_like}
+    by_family = {
+        "apt": {"debian", "ubuntu", "linuxmint", "pop"},
+        "dnf": {"fedora", "rhel", "centos", "rocky", "almalinux", "ol", "amzn", "azurelinux"},
+        "zypper": {"suse", "sles", "sled", "opensuse", "opensuse-leap", "opensuse-tumbleweed"},
+        "pacman": {"arch", "archlinux"},
+    }
+    for name, ids in by_family.items():
+        if families & ids:
+            return name
+    present = [m for m in machine.system.package_managers if m in _MANAGERS]
+    if not present:
+        raise _refused(
+            "no package manager that this tool knows (apt, dnf, zypper, pacman)",
+            "use --method tarball or wheel",
+        )
+    return present[0]
+
+
+def _targets(row: DistroPackage, request: InstallRequest) -> list[Target]:
+    if request.flavour == "jit":
+        names = row.jit
+    else:
+        names = (*row.runtime, *(row.dev if request.dev else ()))
+        names += row.static if request.static else ()
+    version = row.version_format.format(
+        build=request.version, version=request.release, cuda=request.cuda, minor=f"{request.cuda}.*"
+    )
+    return [Target(name, version) for name in dict.fromkeys(names)]
+
+
+# -- what is foreseen from the machine's facts
+
+
+def _refuse_held(targets: list[Target], installed: dict[str, Package], manager: Manager) -> None:
+    held = [
+        package
+        for target in targets
+        if (package := installed.get(target.name)) and package.held
+        if not fnmatch.fnmatch(package.version, target.version or "*")
+    ]
+    if held:
+        names = " ".join(p.name for p in held)
+        told = ", ".join(f"{p.name} {p.version}" for p in held)
+        release = {"apt": f"apt-mark unhold {names}", "dnf": f"dnf versionlock delete {names}"}
+        raise _refused(
+            f"held, so that their version must not change: {told}",
+            f"release them first: `{release.get(manager.name, f'zypper removelock {names}')}`",
+        )
+
+
+def _refuse_foreign_repositories(choice: Choice, machine: Machine) -> None:
+    """NVIDIA's repository of another distribution: its packages would mix with the right ones."""
+    if choice.repository is None:
+        return
+    for known in machine.repositories:
+        if not known.enabled or known.manager != choice.manager.name or not known.distro:
+            continue
+        if known.distro not in (choice.repository.distro, *_FOREIGN_OK):
+            raise _refused(
+                f"NVIDIA's repository for {known.distro} is configured, but this is "
+                f"{machine.system.distro_id} {machine.system.distro_version}",
+                f"change it to {choice.repository.distro} in {known.file}, or disable it",
+                known.file or known.url,
+            )
+
+
+def _in_the_way(
+    choice: Choice, request: InstallRequest, installed: dict[str, Package]
+) -> list[str]:
+    """Installed packages that exclude the targets: the other flavour, the distribution's own."""
+    wanted = {target.name for target in choice.targets}
+    others = set()
+    if request.flavour == "jit":
+        others |= {*choice.row.runtime, *choice.row.dev, *choice.row.static}
+    else:
+        others |= {*choice.row.jit}
+    if choice.row.repo == "nvidia":
+        others |= {"nvidia-cudnn"}
+    return sorted((others & installed.keys()) - wanted)
+
+
+# -- the repository
+
+
+def _configured(choice: Choice, machine: Machine, request: InstallRequest) -> str | None:
+    """The file that configures the right repository already; ``""`` where none is needed."""
+    if choice.repository is None:
+        return ""
+    part = f"{_LAYOUT}{choice.repository.distro}/{choice.arch}"
+    for known in machine.repositories:
+        if known.enabled and known.manager == choice.manager.name and part in f"{known.url}/":
+            mirrored = request.mirrors and not known.url.startswith(_base(choice, request))
+            if not mirrored:
+                return known.file
+    return None
+
+
+def _base(choice: Choice, request: InstallRequest) -> str:
+    """URL of the server (or folder) that has NVIDIA's layout."""
+    if request.mirrors:
+        mirror = request.mirrors[0].rstrip("/")
+        return mirror if "://" in mirror else Path(mirror).resolve().as_uri()
+    return (choice.repository.key_url or "").partition(_LAYOUT)[0] if choice.repository else ""
+
+
+def _repository_steps(choice: Choice, request: InstallRequest, known: str | None) -> list[AnyStep]:
+    manager, repository = choice.manager, choice.repository
+    if repository is None:
+        return []
+    refresh = "fetch the repository's index"
+    if known is not None:
+        return [_run(refresh, manager.refresh(known))]
+    if not repository.key_url or not repository.key_fingerprint:
+        raise _refused(
+            f"the signing key of NVIDIA's repository for {repository.distro} is not known, and "
+            "without it nothing from there can be trusted",
+            "set that repository up by NVIDIA's guide, then run this again; or use --method "
+            "tarball",
+        )
+    url = f"{_base(choice, request)}{_LAYOUT}{repository.distro}/{choice.arch}/"
+    key = manager.key_path
+    file = RepositoryFile(manager.repository_path, url, key)
+    return [
+        *(
+            MakeFolder(title=f"create {folder}", path=folder, needs_root=True)
+            for folder in dict.fromkeys(map(os.path.dirname, (key, file.path)))
+        ),
+        FetchKey(
+            title=f"fetch NVIDIA's signing key and check it: {repository.key_fingerprint}",
+            urls=(url + os.path.basename(repository.key_url),),
+            fingerprint=repository.key_fingerprint,
+            path=key,
+            needs_root=True,
+        ),
+        *manager.repository(file),
+        _run(refresh, manager.refresh(file.path)),
+    ]
+
+
+# -- the rehearsal at plan time
+
+
+def _foresee(choice: Choice, drop: list[str]) -> Iterator[str]:
+    """Warnings from a rehearsal; raises where it fails or removes what is not cuDNN's. A manager
+    that is not here, or does not know the version yet, foresees nothing."""
+    with tempfile.TemporaryDirectory(prefix="cudnn-doctor-") as scratch:
+        argv = choice.manager.rehearse(choice.targets, drop, scratch)
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LC_ALL": "C", **_ENVIRON},
+                timeout=_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return
+    output = done.stdout.decode("utf-8", "replace").strip()
+    if done.returncode:
+        if any(sign in output for sign in _STALE):
+            return
+        tail = "\n".join(output.splitlines()[-12:])
+        raise _refused(
+            f"{choice.manager.name} foresees that it cannot do this:\n{tail}",
+            "mend what it names (pins, held or broken packages), or use --method tarball",
+            " ".join(argv),
+        )
+    removed = choice.manager.removed(output)
+    foreign = [name for name in removed if "cudnn" not in name]
+    if foreign:
+        raise _refused(
+            f"{choice.manager.name} would remove packages that are not cuDNN's: "
+            f"{', '.join(foreign)}",
+            "mend the conflict first, or use --method tarball",
+        )
+    yield from (f"removes {name}" for name in removed if name not in drop)
+
+
+def _reasons(choice: Choice, request: InstallRequest, known: str | None) -> Iterator[str]:
+    if choice.repository is None:
+        yield f"the distribution's own package, by {choice.manager.name}"
+    elif known is not None:
+        yield f"from NVIDIA's repository, which is configured in {known}"
+    else:
+        where = f"{_base(choice, request)}{_LAYOUT}{choice.repository.distro}/{choice.arch}/"
+        yield f"from NVIDIA's repository, which is added: {where}"
+    if choice.row.note:
+        yield f"note: {choice.row.note}"
+
+
+def _refused(what: str, next_step: str, where: str = "") -> DoctorError:
+    return DoctorError(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)

@@ -1,0 +1,263 @@
+"""Real apt and dpkg in a debootstrap root, against a signed local repository in NVIDIA's layout."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import debs, roots
+from support.signing import SigningKey
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import executor, files
+from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.plan import Plan
+from cudnn_doctor.install.progress import Silent
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.state import State, exclusive
+from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.machine.packages import probe_packages
+from cudnn_doctor.machine.system import probe_system
+from cudnn_doctor.matrix import load
+from cudnn_doctor.matrix.model import Matrix
+
+pytestmark = pytest.mark.root
+MIRROR = "/srv/mirror"
+PLACE = "compute/cuda/repos/debian12/x86_64"
+STATE = State(Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor"))
+SOURCES = "/etc/apt/sources.list.d/cudnn-doctor-nvidia.sources"
+
+
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
+    return SigningKey(tmp_path_factory.mktemp("gpg") / "home")
+
+
+@pytest.fixture(scope="session")
+def debian(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path:
+    """A minimal Debian with the mirror in it."""
+    base = tmp_path_factory.mktemp("debian")
+    root = base / "root"
+    kept = os.environ.get("CUDNN_DOCTOR_TEST_DEBIAN")
+    if kept:
+        subprocess.run(["cp", "-a", kept, str(root)], check=True)
+    else:
+        command = ["debootstrap", "--variant=minbase", "bookworm", str(root)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    mirror = root / MIRROR.strip("/") / PLACE
+    mirror.mkdir(parents=True)
+    debs.build_packages(mirror, base)
+    debs.sign_repository(mirror, key, "3bf863cc.pub")
+    return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, debian: Path) -> Path:
+    subprocess.run(["cp", "-a", str(debian), str(tmp_path / "root")], check=True)
+    return tmp_path / "root"
+
+
+@pytest.fixture(scope="session")
+def matrix(key: SigningKey) -> Matrix:
+    """The real matrix, but for the key of Debian's repository."""
+    real = load.load()
+    rows = tuple(
+        msgspec.structs.replace(row, key_fingerprint=key.fingerprint)
+        if row.distro == "debian12"
+        else row
+        for row in real.repositories
+    )
+    return msgspec.structs.replace(real, repositories=rows)
+
+
+# -- what runs inside the root
+
+
+def look() -> Machine:
+    host = Host("/")
+    packages, repositories = probe_packages(host)
+    return Machine(system=probe_system(host), packages=packages, repositories=repositories)
+
+
+def plan(matrix: Matrix, version: str, **wishes: object) -> Plan:
+    wanted = {"method": "package", "cuda": "12", "mirrors": (MIRROR,), **wishes}
+    return plan_package(InstallRequest(version=version, **wanted), look(), matrix)  # type: ignore[arg-type]
+
+
+def install(matrix: Matrix, version: str, **wishes: object) -> str:
+    return str(executor.execute(plan(matrix, version, **wishes), STATE, Silent()))
+
+
+def roll_back(receipt: str) -> None:
+    done = Journal.open(Path(receipt))
+    numbered = [*enumerate(done.plan.steps)]
+    steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
+    back = Plan(
+        action="rollback", method="package", version="", cuda="", target="", steps=tuple(steps)
+    )
+    executor.execute(back, STATE, Silent())
+
+
+def recover() -> bool:
+    with exclusive(STATE):
+        return executor.recover(STATE, Silent())
+
+
+def versions() -> dict[str, str]:
+    return {p.name: p.version + (" held" if p.held else "") for p in look().packages}
+
+
+def shell(script: str) -> str:
+    done = subprocess.run(["sh", "-ec", script], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def both(version: str) -> dict[str, str]:
+    names = ("libcudnn9-cuda-12", "libcudnn9-dev-cuda-12", "libcudnn9-headers-cuda-12")
+    return {**dict.fromkeys(names, f"{version}-1"), "libcublas-12-8": "12.8.4.1-1"}
+
+
+def session(*calls: tuple[object, ...]) -> list[object]:
+    """Call several functions inside the root, one after another."""
+    return [function(*args) for function, *args in calls]  # type: ignore[operator]
+
+
+# -- the tests
+
+
+def test_the_exact_version_comes_with_its_repository_and_goes_again(
+    root: Path, matrix: Matrix
+) -> None:
+    receipt = roots.inside(root, install, matrix, "9.10.2.21")
+    assert roots.inside(root, versions) == both("9.10.2.21")
+    sources = (root / SOURCES.strip("/")).read_text()
+    assert "Signed-By: /usr/share/keyrings/cudnn-doctor-nvidia.asc" in sources
+    assert not (root / "etc/apt/preferences.d/cudnn-doctor").exists()
+    assert not list((root / "etc/apt/trusted.gpg.d").glob("*cudnn*"))
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == {}
+    assert not (root / SOURCES.strip("/")).exists()
+    assert not (root / "usr/share/keyrings/cudnn-doctor-nvidia.asc").exists()
+
+
+def test_down_and_back_up_again(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "9.12.0.46")
+    receipt = roots.inside(root, install, matrix, "9.1.0.70")
+    assert roots.inside(root, versions) == both("9.1.0.70")
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.12.0.46")
+
+
+def held_install(matrix: Matrix) -> None:
+    install(matrix, "9.10.2.21", hold=True)
+
+
+def test_held_packages_are_respected(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, held_install, matrix)
+    assert roots.inside(root, versions)["libcudnn9-cuda-12"] == "9.10.2.21-1 held"
+    with pytest.raises(DoctorError, match="held") as caught:
+        roots.inside(root, plan, matrix, "9.12.0.46")
+    assert "apt-mark unhold" in caught.value.next_step
+
+
+def jit(matrix: Matrix) -> tuple[tuple[str, ...], str]:
+    made = plan(matrix, "9.12.0.46", flavour="jit")
+    return made.warnings, str(executor.execute(made, STATE, Silent()))
+
+
+def test_full_gives_way_to_jit_with_a_warning_and_comes_back(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "9.12.0.46")
+    warnings, receipt = roots.inside(root, jit, matrix)
+    assert any("libcudnn9-cuda-12" in warning for warning in warnings)
+    now = roots.inside(root, versions)
+    assert now["libcudnn9-jit-cuda-12"] == "9.12.0.46-1"
+    assert "libcudnn9-cuda-12" not in now
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.12.0.46")
+
+
+def test_cudnn_8_beside_9(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, session, (install, matrix, "9.12.0.46"), (install, matrix, "8.9.7.29"))
+    now = roots.inside(root, versions)
+    assert now["libcudnn8"] == "8.9.7.29-1+cuda12.2"
+    assert now["libcudnn9-cuda-12"] == "9.12.0.46-1"
+
+
+def test_a_key_with_another_fingerprint_is_not_let_in(root: Path) -> None:
+    before = sorted(str(p) for p in (root / "etc/apt").rglob("*"))
+    with pytest.raises(DoctorError, match="fingerprint") as caught:
+        roots.inside(root, install, load.load(), "9.10.2.21")
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert sorted(str(p) for p in (root / "etc/apt").rglob("*")) == before
+    assert roots.inside(root, versions) == {}
+
+
+def test_an_index_altered_after_signing_is_refused(root: Path, matrix: Matrix) -> None:
+    index = root / MIRROR.strip("/") / PLACE / "Packages"
+    index.write_text(index.read_text() + "\n")
+    with pytest.raises(DoctorError, match="apt-get failed"):
+        roots.inside(root, install, matrix, "9.10.2.21")
+    assert roots.inside(root, versions) == {}
+    assert not (root / SOURCES.strip("/")).exists()
+
+
+def test_another_distributions_repository_is_foreseen(root: Path, matrix: Matrix) -> None:
+    line = "deb https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64/ /\n"
+    (root / "etc/apt/sources.list.d/cuda.list").write_text(line)
+    with pytest.raises(DoctorError, match="ubuntu2004"):
+        roots.inside(root, plan, matrix, "9.10.2.21")
+
+
+def test_what_depends_on_the_distributions_own_package_is_foreseen(
+    root: Path, matrix: Matrix
+) -> None:
+    roots.inside(
+        root,
+        session,
+        (install, matrix, "9.10.2.21"),
+        (shell, "apt-get install -y a-framework"),
+    )
+    with pytest.raises(DoctorError, match="a-framework"):
+        roots.inside(root, plan, matrix, "9.12.0.46")
+
+
+def test_a_pin_of_the_administrator_is_foreseen(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "9.10.2.21")
+    pin = "Package: libcublas*\nPin: version *\nPin-Priority: -1\n"
+    (root / "etc/apt/preferences.d/mine").write_text(pin)
+    roots.inside(root, shell, "dpkg --purge --force-all libcublas-12-8")
+    with pytest.raises(DoctorError, match="libcublas"):
+        roots.inside(root, plan, matrix, "9.12.0.46")
+
+
+def unpacking(root: Path) -> bool:
+    """dpkg is at work on the new version."""
+    journal = root / "var/lib/cudnn-doctor/journal/log"
+    updates = root / "var/lib/dpkg/updates"
+    try:
+        return "begin" in journal.read_text() and any(updates.iterdir())
+    except OSError:
+        return False
+
+
+def test_a_kill_in_the_middle_of_dpkg_is_mended(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "9.1.0.70")
+    child, reading = roots.start(root, install, matrix, "9.12.0.46")
+    deadline = time.monotonic() + 60
+    while not unpacking(root) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    os.killpg(child, signal.SIGKILL)
+    assert roots.result(child, reading) is None
+    assert roots.inside(root, recover)
+    assert roots.inside(root, versions) == both("9.1.0.70")
+    assert roots.inside(root, shell, "dpkg --audit") == ""
+    roots.inside(root, install, matrix, "9.12.0.46")
+    assert roots.inside(root, versions) == both("9.12.0.46")
