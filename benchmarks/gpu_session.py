@@ -1,9 +1,11 @@
-"""Everything of `verify` that needs a GPU, in one go of about five minutes.
+"""Everything of `verify` that needs a GPU: two sessions of about three minutes.
 
 Usage: python benchmarks/gpu_session.py OUT [NAME...]
 
-Each step's output goes to a file of its own, all of them into OUT/verify.tar.gz; one line a step
-is printed. A step that fails or hangs does not keep the others from running. NAMEs choose steps.
+NAMEs choose steps by how their names begin: ``healthy``, ``faults``, ``extra``. Each
+step's output goes to a file of its own, all of them into OUT/verify.tar.gz; one line a step is
+printed. A step that fails or hangs does not keep the others from running. THIRD in the
+environment names the folder of a further copy.
 """
 
 from __future__ import annotations
@@ -129,70 +131,96 @@ time.sleep(60)
 Step = tuple[str, list[str], dict[str, str]]
 
 
+def copies() -> dict[str, Path]:
+    """The copies on this machine: the wheel's, the distribution's and $THIRD."""
+    found = {}
+    if wheel := wheel_folder():
+        found["wheel"] = wheel
+    if list(DISTRO.glob("libcudnn.so.*")):
+        found["distro"] = DISTRO
+    if third := os.environ.get("THIRD"):
+        found["third"] = Path(third)
+        _beside(Path(third), wheel)
+    return found
+
+
+def _beside(third: Path, wheel: Path | None) -> None:
+    """The wheel's CUDA libraries where a wheel of the third copy would have them."""
+    link = third.parent.parent / "cu13"
+    if wheel and not link.exists() and (wheel.parent.parent / "cu13").is_dir():
+        link.symlink_to(wheel.parent.parent / "cu13")
+
+
 def steps() -> Iterator[Step]:
-    wheel = wheel_folder()
-    distro = DISTRO if list(DISTRO.glob("libcudnn.so.*")) else None
+    found = copies()
+    yield from (("healthy-" + name, command, environ) for name, command, environ in healthy(found))
+    if "wheel" in found:
+        yield from faults(found["wheel"], found.get("distro"))
+        lib = ["--lib", str(found["wheel"]), *SEED]
+        yield "extra-full", [*CLI, *lib, "--full", "--json"], {}
+        yield "extra-cupy", [*CLI, *lib, "--json", "--references", "cupy"], {}
+
+
+def healthy(found: dict[str, Path]) -> Iterator[Step]:
     yield "machine", ["nvidia-smi", "-q"], {}
-    explore = [sys.executable, str(HERE / "explore_engines.py")]
-    for name, folder in (("wheel", wheel), ("distro", distro)):
-        if folder is None:
-            continue
+    for name, folder in found.items():
         lib = ["--lib", str(folder), *SEED]
-        yield f"quick-{name}-first", [*CLI, *lib, "--quick", "--json"], {}
         yield f"quick-{name}", [*CLI, *lib, "--quick", "--json"], {}
         yield f"default-{name}", [*CLI, *lib, "--json"], {}
-        yield f"explore-{name}", [*explore, str(folder)], {}
-    if wheel is None:
-        return
-    lib = ["--lib", str(wheel), *SEED]
-    yield "text-wheel", [*CLI, *lib, "--quick", "-v"], {}
-    yield "plain-wheel", [*CLI, *lib, "--quick", "--json", "--references", "plain"], {}
-    yield "cupy-wheel", [*CLI, *lib, "--json", "--references", "cupy"], {}
-    yield "full-wheel", [*CLI, *lib, "--full", "--json"], {}
-    yield "torch", [*CLI, "--framework", "torch", *SEED, "--quick", "--json"], {}
-    yield "loader", [*CLI, *SEED, "--quick", "--json"], {}
-    if distro:
-        yield "compare", [*CLI, *lib, "--compare", str(distro), "--quick"], {}
-    yield from faults(wheel, distro)
+    if "wheel" in found:
+        lib = ["--lib", str(found["wheel"]), *SEED]
+        yield "plain-wheel", [*CLI, *lib, "--quick", "--json", "--references", "plain"], {}
+        yield "torch", [*CLI, "--framework", "torch", *SEED, "--quick", "-v"], {}
+        if "distro" in found:
+            other = ["--compare", str(found["distro"])]
+            yield "compare", [*CLI, *lib, *other, "--quick"], {}
+    yield "loader", [*CLI, *SEED, "--quick", "-v"], {}
+    yield "all-gpus", [*CLI, *SEED, "--quick", "--all-gpus", "--json"], {}
     yield "benchmark", [sys.executable, str(HERE / "verify.py"), "--json"], {}
+    explore = [sys.executable, str(HERE / "explore_engines.py")]
+    for name, folder in found.items():
+        yield f"explore-{name}", [*explore, str(folder)], {}
+
+
+_NEEDS_DEFAULT = ("without-adv", "libnvrtc", "flipped-adv", "flipped-engines_runtime")
 
 
 def faults(wheel: Path, distro: Path | None) -> Iterator[Step]:
     def fault(name: str, folder: Path, **environ: str) -> Step:
-        level = ["--quick"] if "shim" in name or "memory" in name else []
-        return f"fault-{name}", [*CLI, "--lib", str(folder), *SEED, *level, "--json"], environ
+        level = [] if any(part in name for part in _NEEDS_DEFAULT) else ["--quick"]
+        return f"faults-{name}", [*CLI, "--lib", str(folder), *SEED, *level, "--json"], environ
 
     parts = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled",
              "engines_runtime_compiled")  # fmt: skip
     for part in parts:
         yield fault(f"without-{part}", without(wheel, part))
     if distro:
-        for part in ("ops", "engines_precompiled"):
+        for part in ("ops", "cnn", "engines_precompiled"):
             yield fault(f"foreign-{part}", foreign(wheel, part, distro))
-    for part in ("cnn", "engines_precompiled"):
+    for part in ("cnn", "graph", "engines_precompiled"):
         yield fault(f"truncated-{part}", truncated(wheel, part))
-    for part in ("engines_precompiled", "ops", "cnn"):
+    for part in ("engines_precompiled", "ops", "cnn", "adv"):
         yield fault(f"flipped-{part}", flipped(wheel, part))
     for name in ("libnvrtc.so", "libcublasLt.so"):
         yield fault(f"garbage-{name.split('.')[0]}", garbage(wheel, name))
     yield fault("hidden-gpu", wheel, CUDA_VISIBLE_DEVICES="")
+    yield fault("memory-full", wheel)
     for mode in ("perturb", "silent", "abort"):
         yield fault(f"shim-{mode}", shimmed(wheel), FAULTY_CUDNN=mode)
     name, command, environ = fault("shim-hang", shimmed(wheel), FAULTY_CUDNN="hang")
     yield name, [*command, "--timeout", "10"], environ
-    yield fault("memory-full", wheel)
 
 
 def run(out: Path, step: Step) -> None:
     name, command, environ = step
     start = time.perf_counter()
     holder = None
-    if name == "fault-memory-full":
+    if name == "faults-memory-full":
         source = FILL.format(root=str(ROOT))
         holder = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
         assert holder.stdout is not None
         print("   ", holder.stdout.readline().strip())
-    limit = 90 if name.startswith(("full", "default", "cupy", "benchmark")) else 45
+    limit = 120 if any(w in name for w in ("default", "benchmark", "extra")) else 45
     with (out / f"{name}.out").open("wb") as stdout, (out / f"{name}.err").open("wb") as stderr:
         try:
             code: object = subprocess.run(
@@ -215,6 +243,9 @@ def main() -> None:
         try:
             step = next(listed)
         except StopIteration:
+            break
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"the steps that are left cannot be made here: {error}")
             break
         if not chosen or any(step[0].startswith(prefix) for prefix in chosen):
             run(work, step)

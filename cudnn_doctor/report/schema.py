@@ -12,6 +12,7 @@ import msgspec
 from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.report.json import CheckDocument
 from cudnn_doctor.report.resolution import ResolveDocument
+from cudnn_doctor.report.verify import VerifyDocument
 from cudnn_doctor.report.which import WhichDocument
 
 FOLDER = Path(__file__).parent / "schemas"
@@ -19,6 +20,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "check": CheckDocument,
     "machine": Machine,
     "resolve": ResolveDocument,
+    "verify": VerifyDocument,
     "which": WhichDocument,
 }
 """File name (without ``.json``) -> type."""

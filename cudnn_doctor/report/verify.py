@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from cudnn_doctor import __version__
 from cudnn_doctor.report.style import Style
-from cudnn_doctor.verify.model import Death, Rung, StepResult, Verdict
+from cudnn_doctor.verify.model import Death, KnownFault, Rung, StepResult, Verdict
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 _WIDTH = 80
 _SIGN = {"pass": ("ok", "green"), "fail": ("error", "red"), "skip": ("skip", "dim")}
 _TITLES = {
@@ -25,12 +26,19 @@ _TITLES = {
 }
 
 
+class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``verify --json`` prints."""
+
+    schema: Literal[1]
+    tool: str
+    """Version of cudnn-doctor."""
+    verdicts: tuple[Verdict, ...]
+    """One a copy and GPU."""
+
+
 def as_json(verdicts: Sequence[Verdict]) -> bytes:
     """The report as one JSON document."""
-    plain = msgspec.to_builtins(verdicts)
-    for verdict, tree in zip(verdicts, plain, strict=True):
-        tree["failed"] = verdict.failed
-    document = {"schema": SCHEMA, "tool": __version__, "verdicts": plain}
+    document = VerifyDocument(schema=SCHEMA, tool=__version__, verdicts=tuple(verdicts))
     return msgspec.json.format(msgspec.json.encode(document))
 
 
@@ -44,11 +52,9 @@ def as_text(verdicts: Sequence[Verdict], style: Style, *, verbose: bool = False)
 
 def _verdict(verdict: Verdict, style: Style, verbose: bool) -> Iterable[str]:
     copy = verdict.copy
-    about = f"cuDNN {copy.version or '?'} in {copy.folder}"
-    yield style.paint(about, "bold")
-    yield f"  on {verdict.gpu}, seed {verdict.seed}, {verdict.seconds:.1f} s" + (
-        f" ({copy.label})" if copy.label else ""
-    )
+    yield style.paint(f"cuDNN {copy.version or '?'} in {copy.folder}", "bold")
+    label = f" ({copy.label})" if copy.label and copy.folder not in copy.label else ""
+    yield f"  on {verdict.gpu}, seed {verdict.seed}, {verdict.seconds:.1f} s{label}"
     for rung in verdict.rungs:
         yield _rung(rung, style)
         for step in verdict.steps:
@@ -56,6 +62,7 @@ def _verdict(verdict: Verdict, style: Style, verbose: bool) -> Iterable[str]:
                 yield from _step(step, style)
     for death in verdict.deaths:
         yield from _death(death)
+    yield from _known(verdict.known, verbose)
     yield from _speed(verdict.steps)
     yield from _used(verdict)
 
@@ -76,14 +83,30 @@ def _step(step: StepResult, style: Style) -> Iterable[str]:
         told += f", {step.data['worst']:.2f} of bound"
     if step.data.get("repeatable") is False:
         told += ", not repeatable"
-    yield f"      {style.paint(style.sign(sign), colour)} {step.step}: {told}"
+    if "reduced" in step.data:
+        told += f", {step.data['reduced']}"
+    first, *more = textwrap.wrap(f"{step.step}: {told}", _WIDTH - 8)
+    yield f"      {style.paint(style.sign(sign), colour)} {first}"
+    yield from (f"        {line}" for line in more)
+
+
+def _known(known: Iterable[KnownFault], verbose: bool) -> Iterable[str]:
+    """What was probed and is listed, or is found; with ``verbose`` also what was not."""
+    told = [k for k in known if verbose or k.found == "has" or (k.listed and k.found == "has not")]
+    if told:
+        yield "  known wrong results of releases"
+    for fault in told:
+        listed = "listed for this release" if fault.listed else "not listed for this release"
+        said = {"has": "this copy HAS it here", "has not": "this copy has it not here"}
+        answer = said.get(fault.found, f"not tried: {fault.why}")
+        yield f"    {_cut(f'{fault.issue}  {listed}; {answer}', _WIDTH - 4)}"
 
 
 def _death(death: Death) -> Iterable[str]:
     where = f" at {death.rung}: {death.step}" if death.step else ""
     yield f"    the child process ended ({death.how}){where}"
     if death.cause:
-        yield f"      cause: {death.cause}"
+        yield from textwrap.wrap(f"cause: {death.cause}", _WIDTH, **_indent(6))
     for line in death.log.splitlines()[-5:]:
         yield f"      | {_cut(line, _WIDTH - 8)}"
 
@@ -123,7 +146,7 @@ def _used(verdict: Verdict) -> Iterable[str]:
     for name, step in sorted(names.items()):
         yield f"    {_cut(f'{name}  by {step}', _WIDTH - 4)}"
     if idle:
-        yield "    not used by any step: " + ", ".join(idle)
+        yield from textwrap.wrap("not used by any step: " + ", ".join(idle), _WIDTH, **_indent(4))
 
 
 def _real(verdict: Verdict, name: str) -> str:
@@ -152,6 +175,15 @@ def _told(step: StepResult) -> str:
     if "worst" in step.data:
         return f"{step.data['worst']:.2f} of bound"
     return step.status
+
+
+def _indent(columns: int) -> dict[str, Any]:
+    """Options of textwrap for indented paragraphs."""
+    return {
+        "initial_indent": " " * columns,
+        "subsequent_indent": " " * (columns + 2),
+        "break_on_hyphens": False,
+    }
 
 
 def _cut(text: str, width: int) -> str:

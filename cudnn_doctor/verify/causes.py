@@ -63,7 +63,7 @@ _SYMBOL = re.compile(r"[Cc]annot load symbol (\w+)")
 
 def _full(name: str, facts: Mapping[str, Any]) -> str:
     if "OUT_OF_MEMORY" in name or "ALLOC" in name or _memory_is_full(facts):
-        return f"GPU memory is full ({_memory(facts)}): another process holds it"
+        return f"GPU memory is full{_memory(facts)}: another process holds it"
     return ""
 
 
@@ -90,8 +90,8 @@ def _memory_is_full(facts: Mapping[str, Any]) -> bool:
 def _memory(facts: Mapping[str, Any]) -> str:
     free, total = facts.get("memory_free"), facts.get("memory_total")
     if free is None or total is None:
-        return "amount unknown"
-    return f"{free / 2**20:.0f} of {total / 2**20:.0f} MiB free"
+        return ""
+    return f" ({free / 2**20:.0f} of {total / 2**20:.0f} MiB free)"
 
 
 def _driver_is_older(facts: Mapping[str, Any]) -> bool:
@@ -114,7 +114,7 @@ def step_cause(error: str, facts: Mapping[str, Any]) -> str:
     if "SUBLIBRARY" in error or "UNAVAILABLE" in error:
         return "a cuDNN sublibrary is missing or of another release"
     if "OUT_OF_MEMORY" in error or "ALLOCATION_FAILED" in error:
-        return f"GPU memory is full ({_memory(facts)})"
+        return f"GPU memory is full{_memory(facts)}"
     return ""
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from cudnn_doctor.verify import nvml
 from cudnn_doctor.verify.binding import adv, backend, cnn, ops
 from cudnn_doctor.verify.binding.library import Cudnn, load_order, mapped_files, open_global
 from cudnn_doctor.verify.binding.status import CudnnError, status_name
@@ -77,7 +78,9 @@ class Reporter:
             detail = data.pop("detail", "")
         except (Skip, Unsupported) as error:
             status, detail = "skip", str(error)
-        except (Fault, Wrong, OSError, CudnnError) as error:
+        except Wrong as error:
+            status, detail, data = "fail", str(error), {"wrong": True}
+        except (Fault, OSError, CudnnError) as error:
             status, detail = "fail", str(error)
         except CudaError as error:
             status, detail = "fail", str(error)
@@ -208,6 +211,7 @@ class Session:
         except CudaError as error:
             if error.name == "CUDA_ERROR_NO_DEVICE" and self.facts["visible"] is None:
                 raise Skip("the driver sees no GPU") from error
+            self.facts |= nvml.memory(self.job.uuid)  # the driver itself cannot be asked any more
             raise Fault(self._because(error.name, str(error))) from error
         major, minor = self.device.compute_capability
         self.tell(
@@ -312,7 +316,8 @@ def _do(session: Session, rung: str, steps: Iterable[Any]) -> bool:
             raise Fault(why)
         return data
 
-    return all(session.report.step(rung, step.name, partial(run, step)) for step in steps)
+    left = (step for step in steps if f"{rung}: {step.name}" not in session.job.done)
+    return all(session.report.step(rung, step.name, partial(run, step)) for step in left)
 
 
 def main() -> None:

@@ -155,11 +155,11 @@ class Buffer:
         )
         return self
 
-    def read(self) -> bytearray:
-        """Copy to the host; waits for the work queued before."""
-        data = bytearray(self.size)
+    def read(self, offset: int = 0, size: int | None = None) -> bytearray:
+        """Copy to the host, all or ``size`` bytes; waits for the work queued before."""
+        data = bytearray(self.size - offset if size is None else size)
         address = ctypes.addressof(ctypes.c_char.from_buffer(data))
-        self._driver.call("cuMemcpyDtoH_v2", address, self.pointer, self.size)
+        self._driver.call("cuMemcpyDtoH_v2", address, self.pointer + offset, len(data))
         return data
 
     def copy_from(self, other: Buffer, offset: int = 0) -> None:

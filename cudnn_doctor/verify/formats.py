@@ -17,11 +17,12 @@ class Format(NamedTuple):
     rounding: float
     """Unit roundoff of a value stored in it (half a unit in the last place of 1.0)."""
     product: float
-    """Relative error of one product: both operands may first be shortened (TF32)."""
+    """Relative error of one product: both operands may first be cut to 11 bits (TF32), which adds
+    up in quadrature."""
     accumulation: float
     """Relative error of one addition to the running sum."""
-    chunk: int = 1
-    """Products that one addition takes at once, where that is known to be more."""
+    cuts_off: bool = False
+    """Additions cut off (tensor cores) instead of rounding."""
 
     @property
     def rounding_name(self) -> str:
@@ -41,12 +42,12 @@ FORMATS = {
     f.name: f
     for f in (
         Format("fp32", DataType.FLOAT, "float32", 2.0**-24, _FP32, _FP32),
-        Format("tf32", DataType.FLOAT, "float32", 2.0**-24, 2 * 2.0**-10, _TENSOR_CORE),
-        Format("fp16", DataType.HALF, "float16", 2.0**-11, _FP32, _TENSOR_CORE),
-        Format("bf16", DataType.BFLOAT16, "uint16", 2.0**-8, _FP32, _TENSOR_CORE),
+        Format("tf32", DataType.FLOAT, "float32", 2.0**-24, 2.0**-9.5, _TENSOR_CORE, True),
+        Format("fp16", DataType.HALF, "float16", 2.0**-11, _FP32, _TENSOR_CORE, True),
+        Format("bf16", DataType.BFLOAT16, "uint16", 2.0**-8, _FP32, _TENSOR_CORE, True),
         Format("int8", DataType.INT8, "int8", 0.0, 0.0, 0.0),
-        # FP8 tensor cores of Hopper add 32 products at once and keep 14 bits of the running sum.
-        Format("fp8", DataType.FP8_E4M3, "uint8", 2.0**-4, 0.0, 2.0**-13, 32),
+        # FP8 tensor cores of Hopper cut each product to 14 bits of the running sum: random signs.
+        Format("fp8", DataType.FP8_E4M3, "uint8", 2.0**-4, 0.0, 2.0**-13),
     )
 }
 

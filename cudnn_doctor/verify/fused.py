@@ -100,7 +100,7 @@ class Fused(NamedTuple):
 
     bound: Bound
     exact: Any
-    magnitude: Any
+    spread: Any
     terms: int
     dims: tuple[int, ...]
 
@@ -123,9 +123,7 @@ def _build(lab: Lab, shape: Convolution, kind: Format, output: Format, fuse: boo
     ty = graph.tensor(output.dtype, out, channels_last(out))
     pointers = {tx.uid: x.pointer, tw.uid: w.pointer, ty.uid: result.pointer}
     exact = references.convolution_forward(x.exact, w.exact, shape.window, shape.groups, xp)
-    magnitude = references.convolution_forward(
-        abs(x.exact), abs(w.exact), shape.window, shape.groups, xp
-    )
+    squares = references.convolution_forward(x.exact**2, w.exact**2, shape.window, shape.groups, xp)
     keep: tuple[Any, ...] = (x, w)
     if fuse:
         width = (1, shape.w[0], 1, 1)
@@ -136,14 +134,15 @@ def _build(lab: Lab, shape: Convolution, kind: Format, output: Format, fuse: boo
         graph.pointwise(Pointwise.RELU_FWD, shifted, ty)
         pointers[tb.uid] = bias.pointer
         exact = xp.maximum(exact + bias.exact, 0.0)
-        magnitude = magnitude + abs(bias.exact)
+        squares = squares + bias.exact**2
         keep += (bias,)
     else:
         graph.convolution_forward(tx, tw, ty, shape.window)
     terms = shape.w[1] + 1
     for n in shape.w[2:]:
         terms *= n
-    return Fused(Bound(graph, pointers, {"y": result}, keep), exact, magnitude, terms, out)
+    bound = Bound(graph, pointers, {"y": result}, keep)
+    return Fused(bound, exact, xp.sqrt(squares), terms, out)
 
 
 def run(
@@ -157,7 +156,7 @@ def run(
     contents, repeatable = execute(lab, made.bound, plan)
     bound = bounds.sum_bound(
         made.exact,
-        made.magnitude,
+        made.spread,
         terms=made.terms,
         arithmetic=arithmetic,
         stored=stored,

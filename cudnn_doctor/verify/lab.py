@@ -98,9 +98,27 @@ class Lab:
     def reserve(self, size: int) -> tuple[int, int]:
         """Pointer and size of a workspace of at least that many bytes."""
         if size > self.workspace.size:
-            self.workspace = Buffer(self.driver, 1 << 20)  # the old one goes first
+            self.release()  # the old one goes first
             self.workspace = Buffer(self.driver, size)
         return self.workspace.pointer, size
+
+    def release(self) -> None:
+        """Give a large workspace back."""
+        self.workspace = Buffer(self.driver, 1 << 20)
+
+    def repeat(self, block: Any, elements: int) -> Buffer:
+        """Device memory filled with a block of bit patterns over and over, rounded up to whole."""
+        one = self.upload(block)
+        buffer = Buffer(self.driver, -(-elements // block.size) * one.size)
+        for at in range(0, buffer.size, one.size):
+            buffer.copy_from(one, at)
+        self.driver.synchronize()
+        return buffer
+
+    def unravel(self, number: int, dims: tuple[int, ...]) -> tuple[Any, ...]:
+        """Index in an array of these dimensions of its element of that number."""
+        found: tuple[Any, ...] = self._numpy.unravel_index(number, dims)
+        return found
 
     def check(self, result: Any, exact: Any, bound: Any, what: str = "") -> bounds.Comparison:
         """Compare; raises Wrong when any element is outside its bound."""

@@ -53,6 +53,8 @@ class Job(Record, frozen=True, kw_only=True):
     seed: int = 0
     references: Literal["auto", "cupy", "numpy", "plain"] = "auto"
     uuid: str = ""
+    done: tuple[str, ...] = ()
+    """Steps (``rung: step``) that an earlier child did or died in, to be left out."""
 
 
 class Event(Record, frozen=True, kw_only=True):
@@ -97,6 +99,17 @@ class Rung(Record, frozen=True, kw_only=True):
     why: str = ""
 
 
+class KnownFault(Record, frozen=True, kw_only=True):
+    """A fault of some releases, in the matrix, and what its probe says of this copy here."""
+
+    issue: str
+    title: str
+    listed: bool
+    """The matrix says that this release has it."""
+    found: Literal["has", "has not", "not run"]
+    why: str = ""
+
+
 class Verdict(Record, frozen=True, kw_only=True):
     """All that was found about one copy on one GPU."""
 
@@ -107,9 +120,8 @@ class Verdict(Record, frozen=True, kw_only=True):
     rungs: tuple[Rung, ...] = ()
     steps: tuple[StepResult, ...] = ()
     deaths: tuple[Death, ...] = ()
+    known: tuple[KnownFault, ...] = ()
     seed: int = 0
     seconds: float = 0.0
-
-    @property
-    def failed(self) -> bool:
-        return any(rung.status == "fail" for rung in self.rungs)
+    failed: bool = False
+    """A rung failed."""

@@ -19,6 +19,18 @@ HARMFUL = 0x8 | 0x20 | 0x40 | 0x80
 _INTERVAL = 0.02
 
 
+def memory(uuid: str) -> dict[str, int]:
+    """``memory_free`` and ``memory_total`` of a GPU, bytes; nothing where NVML does not answer."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        found = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+    except Exception:  # a wish, not a need: NVML may be absent, or not know a MIG instance
+        return {}
+    return {"memory_free": int(found.free), "memory_total": int(found.total)}
+
+
 class Monitor:
     """Samples a GPU in a thread while the block runs; silent where NVML does not answer."""
 

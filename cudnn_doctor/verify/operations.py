@@ -132,7 +132,11 @@ def _first_of_window(chosen: Any, xp: Any) -> Any:
 
 
 def softmax(lab: Lab, kind: str) -> dict[str, Any]:
-    """Over the channels: the exponent is off by a rounding of its size, the sum by its growth."""
+    """Over the channels: the exponent is off by a rounding of its size, the sum by its growth.
+
+    The exponentials may be kept in the tensor's type: they, their sum and the quotient are then
+    each off by one rounding of it.
+    """
     require(lab, kind)
     xp, form = lab.xp, FORMATS[kind]
     x = lab.operand(lab.random("softmax/x", _IMAGE, 2.0), form)
@@ -149,7 +153,7 @@ def softmax(lab: Lab, kind: str) -> dict[str, Any]:
     got, same = run_twice({"y": out, "dx": dx}, run)
     sums = growth(_IMAGE[1]) * _U
     spread = (abs(x.exact).max(axis=1, keepdims=True) + 1) * 4 * _U
-    y_bound = (spread + 2 * _EXPONENTIAL + sums + form.rounding) * exact
+    y_bound = (spread + 2 * _EXPONENTIAL + sums + 3 * form.rounding) * exact
     products = dy.exact * y.exact
     total = products.sum(axis=1, keepdims=True)
     size = abs(products).sum(axis=1, keepdims=True)
@@ -202,6 +206,8 @@ def batch_norm(lab: Lab, kind: str) -> dict[str, Any]:
     pointers = _pointers(x=x, dy=dy, scale=scale, bias=bias, **outputs)
 
     def run() -> None:
+        for name in ("running_mean", "running_var"):  # they are read, and their poison is NaN
+            outputs[name].fill(0)
         ops.batchnorm_training(lab.cudnn, tensor, narrow, pointers, _EPSILON)
         inference = pointers | {"y": pointers["yi"]}
         ops.batchnorm_inference(lab.cudnn, tensor, narrow, inference, _EPSILON)
@@ -219,6 +225,9 @@ def batch_norm(lab: Lab, kind: str) -> dict[str, Any]:
         lab,
         [
             ("mean", got["mean"], per, "fp32", mean, sums * size),
+            ("running mean", got["running_mean"], per, "fp32", mean, sums * size),
+            ("running variance", got["running_var"], per, "fp32", unbiased, 8 * sums * unbiased),
+            ("1/deviation", got["invvar"], per, "fp32", inverse, 8 * sums * inverse),
             ("y", got["y"], _IMAGE, kind, exact, y_bound + form.rounding * abs(exact)),
             ("inference", got["yi"], _IMAGE, kind, inferred,
              y_bound + form.rounding * abs(inferred)),

@@ -14,13 +14,15 @@ from cudnn_doctor.verify.binding import cnn, ops
 from cudnn_doctor.verify.binding.enums import DataType, MathType, TensorFormat
 from cudnn_doctor.verify.binding.graph import row_major
 from cudnn_doctor.verify.binding.library import Cudnn
-from cudnn_doctor.verify.bounds import SECOND_ORDER, TRANSFORM, growth
+from cudnn_doctor.verify.bounds import SECOND_ORDER, TRANSFORM, relative_error
 from cudnn_doctor.verify.cuda import Buffer, Driver
+from cudnn_doctor.verify.formats import FORMATS
 from cudnn_doctor.verify.lab import POISONS, Wrong
 
 _C, _K, _SIZE, _TAPS = 8, 8, 12, 3
 _OUT = _SIZE - _TAPS + 1
-_U = 2.0**-24
+_TILE = 2.0
+"""An element's spread may be half of the largest in its tile."""
 
 
 def convolution(cudnn: Cudnn, driver: Driver, seed: int) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def convolution(cudnn: Cudnn, driver: Driver, seed: int) -> dict[str, Any]:
 
 
 def _check(y: array[float], x: array[float], w: array[float], transforms: bool) -> float:
-    terms = _C * _TAPS * _TAPS
+    terms, kind = _C * _TAPS * _TAPS, FORMATS["fp32"]
     worst = 0.0
     for k in range(_K):
         for p in range(_OUT):
@@ -75,9 +77,10 @@ def _check(y: array[float], x: array[float], w: array[float], transforms: bool) 
                     for r in range(_TAPS)
                     for s in range(_TAPS)
                 ]
-                exact, size = math.fsum(products), math.fsum(map(abs, products))
-                widened = size * (TRANSFORM if transforms else 1)
-                bound = SECOND_ORDER * ((1 + growth(terms)) * _U * widened + _U * abs(exact))
+                exact, spread = math.fsum(products), math.sqrt(math.fsum(p * p for p in products))
+                widened = spread * (TRANSFORM * _TILE if transforms else 1)
+                own = (kind.product + kind.rounding) * abs(exact)
+                bound = SECOND_ORDER * (relative_error(terms, kind) * widened + own)
                 got = y[(k * _OUT + p) * _OUT + q]
                 ratio = abs(got - exact) / bound
                 if not ratio <= 1:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +17,10 @@ from cudnn_doctor.verify import files
 from cudnn_doctor.verify.choose import Chosen
 from cudnn_doctor.verify.model import (
     RUNGS,
+    Copy,
     Death,
     Job,
+    KnownFault,
     Level,
     Rung,
     Status,
@@ -26,6 +29,7 @@ from cudnn_doctor.verify.model import (
     Verdict,
 )
 from cudnn_doctor.verify.parent import Outcome, Progress, run_child
+from cudnn_doctor.verify.probes import PREFIX
 from cudnn_doctor.versions import CudnnVersion
 
 TIMEOUTS: dict[Level, float] = {"quick": 60.0, "default": 180.0, "full": 600.0}
@@ -35,6 +39,10 @@ _RUNGS_OF: dict[Level, tuple[str, ...]] = {
     "default": ("initialise", "convolve", "library", "speed"),
     "full": ("initialise", "convolve", "library", "speed"),
 }
+
+
+_WORK = ("convolve", "library", "speed")
+_LIVES = 4
 
 
 class Options(NamedTuple):
@@ -57,7 +65,7 @@ def prove(
     copy = chosen.copy
     child_environ = _environ(environ, copy.folder, target, options.cudnn_log)
 
-    def child(rungs: tuple[str, ...]) -> Outcome:
+    def child(rungs: tuple[str, ...], done: tuple[str, ...] = ()) -> Outcome:
         job = Job(
             copy=copy,
             rungs=rungs,
@@ -65,6 +73,7 @@ def prove(
             seed=options.seed,
             references=options.references,  # type: ignore[arg-type]
             uuid=target.uuid,
+            done=done,
         )
         return run_child(
             job,
@@ -75,7 +84,7 @@ def prove(
 
     with ThreadPoolExecutor(2) as pool:  # rung 2 opens everything, the work opens what it uses
         loading = pool.submit(child, ("load",))
-        working = pool.submit(child, _RUNGS_OF[options.level])
+        working = pool.submit(_persist, partial(child, _RUNGS_OF[options.level]))
         loaded, worked = loading.result(), working.result()
     facts = worked.facts | loaded.facts | {"used": _used(worked)}
     if "mapped" in worked.facts:
@@ -91,17 +100,82 @@ def prove(
         *loaded.steps,
         *worked.steps,
     )
-    deaths = tuple(d for d in (loaded.death, worked.death) if d)
+    deaths = (*((loaded.death,) if loaded.death else ()), *worked.deaths)
+    rungs = tuple(_rung(name, steps, deaths, options.level) for name in RUNGS)
     return Verdict(
         copy=copy,
         gpu=facts.get("gpu") or target.label,
         facts=facts,
-        rungs=tuple(_rung(name, steps, deaths, options.level) for name in RUNGS),
+        rungs=rungs,
         steps=steps,
         deaths=deaths,
+        known=known_faults(matrix, copy, facts.get("cc"), steps) if worked.steps else (),
+        failed=any(rung.status == "fail" for rung in rungs),
         seed=options.seed,
         seconds=round(time.perf_counter() - start, 3),
     )
+
+
+class Work(NamedTuple):
+    """What the children gave together."""
+
+    steps: tuple[StepResult, ...]
+    facts: dict[str, Any]
+    deaths: tuple[Death, ...]
+
+
+def _persist(child: Callable[[tuple[str, ...]], Outcome]) -> Work:
+    """Do the work; after a crash go on behind the crashed step in a new child, `_LIVES` in all.
+
+    Not after a hang (which took all the time there was), nor without a context or handle.
+    """
+    steps: dict[str, StepResult] = {}
+    facts: dict[str, Any] = {}
+    deaths: list[Death] = []
+    for _ in range(_LIVES):
+        crashed = (f"{d.rung}: {d.step}" for d in deaths)
+        outcome = child((*steps, *crashed))
+        for step in outcome.steps:
+            steps.setdefault(f"{step.rung}: {step.step}", step)
+        facts |= outcome.facts
+        death = outcome.death
+        if death is None:
+            break
+        deaths.append(death)
+        if death.rung not in _WORK or not death.how.startswith("SIG"):
+            break
+    return Work(tuple(steps.values()), facts, tuple(deaths))
+
+
+def known_faults(
+    matrix: Matrix, copy: Copy, cc: str | None, steps: Sequence[StepResult]
+) -> tuple[KnownFault, ...]:
+    """Wrong results that the matrix lists for this release, and all that were probed."""
+    results = {s.step.removeprefix(PREFIX): s for s in steps if s.step.startswith(PREFIX)}
+    version = copy.version or ""
+    listed = {
+        issue.id
+        for issue in (query.issues_for(matrix, version, copy.cuda, cc) if version else ())
+        if issue.kind == "wrong-results" and not issue.packages
+    }
+    return tuple(
+        KnownFault(
+            issue=issue.id,
+            title=issue.title,
+            listed=issue.id in listed,
+            **_said(results.get(issue.id)),
+        )
+        for issue in matrix.issues
+        if issue.id in listed or issue.id in results
+    )
+
+
+def _said(step: StepResult | None) -> dict[str, Any]:
+    if step is None:
+        return {"found": "not run", "why": "no probe of it at this level"}
+    if step.status == "pass":
+        return {"found": "has not"}
+    return {"found": "has" if step.data.get("wrong") else "not run", "why": step.detail}
 
 
 def prove_all(
@@ -171,7 +245,7 @@ def _cuda(facts: Mapping[str, Any]) -> str | None:
     return str(facts["cudart"] // 1000) if facts.get("cudart") else None
 
 
-def _used(worked: Outcome) -> dict[str, str]:
+def _used(worked: Work) -> dict[str, str]:
     """For each library file that the work mapped, the step that first made cuDNN map it."""
     return {
         path: f"{step.rung}: {step.step}"
@@ -185,8 +259,8 @@ def _rung(name: str, steps: Sequence[StepResult], deaths: Sequence[Death], level
     failed = [s for s in own if s.status == "fail"]
     died = [d for d in deaths if d.rung == name]
     if failed or died:
-        causes = [f"{s.step}: {s.detail}" for s in failed]
-        causes += [f"{d.step}: the process ended ({d.how}); {d.cause}".rstrip("; ") for d in died]
+        causes = [f"{d.step}: the process ended ({d.how}); {d.cause}".rstrip("; ") for d in died]
+        causes += [f"{s.step}: {s.detail}" for s in failed]
         more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
         return Rung(name=name, status="fail", why=causes[0] + more)
     passed = [s for s in own if s.status == "pass"]
@@ -203,5 +277,5 @@ def _why(
         return "not part of --quick" if left_out else "an earlier rung did not pass"
     if not passed:
         return skipped[0].detail
-    more = f", {len(skipped)} not supported here" if skipped else ""
+    more = f", {len(skipped)} not run" if skipped else ""
     return f"{len(passed)} steps{more}"

@@ -50,14 +50,8 @@ def _rate(lab: Lab, run: Callable[[], None], seconds: float = _MEASURE) -> float
 
 def _filled(lab: Lab, kind: str, elements: int) -> Buffer:
     """Device memory of random numbers: one block, repeated."""
-    form = FORMATS[kind]
-    size = elements * form.size
-    block = lab.upload(formats.encode(lab.random("speed", (1 << 20,)), form, lab.xp))
-    buffer = Buffer(lab.driver, -(-size // block.size) * block.size)
-    for at in range(0, buffer.size, block.size):
-        buffer.copy_from(block, at)
-    lab.driver.synchronize()
-    return buffer
+    block = formats.encode(lab.random("speed", (1 << 20,)), FORMATS[kind], lab.xp)
+    return lab.repeat(block, elements)
 
 
 def _suits(kind: str) -> Callable[[Engine], bool]:

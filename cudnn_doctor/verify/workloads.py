@@ -38,6 +38,11 @@ CONVOLUTIONS = (
     Convolution("1x1 deep", (8, 1024, 14, 14), (512, 1024, 1, 1), _window(2), large=True),
     Convolution("3x3x3 wide", (2, 64, 16, 28, 28), (64, 64, 3, 3, 3), _window(3, 1), large=True),
 )
+SLOW = frozenset(
+    ("3x3 depthwise", kind, layout, "filter")
+    for kind, layout in (("fp16", "nchw"), ("bf16", "nchw"), ("bf16", "nhwc"))
+)
+"""(shape, type, layout, direction) for which cuDNN builds kernels for seconds: for ``--full``."""
 QUICK = "3x3"
 FUSED = Convolution("3x3", (2, 64, 28, 28), (64, 64, 3, 3), _window(2, 1))
 LAYOUTS = ("nchw", "nhwc")

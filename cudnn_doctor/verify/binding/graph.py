@@ -21,7 +21,7 @@ class Pointwise(enum.IntEnum):
     DIV = 6
     SUB = 9
     EXP = 13
-    LOG = 14
+    LOG = 15
     IDENTITY = 21
     RELU_FWD = 100
 
