@@ -28,7 +28,7 @@ CLEAN = {
     "MIOpen(HIP): Warning [SQLiteBase] Missing system database file: gfx90a.kdb\n"
     "rocm-smi: ERROR: no AMD GPUs were found\nlibamdhip64.so.6: cannot open shared object file: "
     "No such file or directory\n",
-    "apt": "Get:1 http://archive.example noble InRelease\n python3-foo : Depends: bar (= 1) but 2 is "
+    "apt": "Get:1 http://archive.example noble InRelease\n python3-foo : Depends: bar (= 1) but 2 is "  # noqa: E501
     "to be installed\nE: Unable to locate package foo\n",
     "pip": "Collecting requests\n  Downloading requests-2.32.3-py3-none-any.whl (64 kB)\n"
     "Successfully installed requests-2.32.3 nvidia-cudnn-cu12-9.10.2.21\n",

@@ -109,11 +109,10 @@ def built_older(case: Case) -> None:
     if seen is None:
         return
     built = [f for f in case.facts.machine.frameworks if f.cudnn_built]
-    label = (
-        f"{built[-1].distribution or built[-1].name} {built[-1].version} (built with {built[-1].cudnn_built})"
-        if built
-        else "the framework's build"
-    )
+    label = "the framework's build"
+    if built:
+        name = built[-1].distribution or built[-1].name
+        label = f"{name} {built[-1].version} (built with {built[-1].cudnn_built})"
     case.vote(
         "framework-built-with-older-cudnn",
         0.5,

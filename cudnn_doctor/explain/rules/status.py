@@ -107,8 +107,9 @@ def memory(case: Case) -> None:
         return
     plain = case.first("out-of-memory")
     told = case.facts.says(
-        r"nearly full|larger one fails|larger? (?:model|batch|input)s? fails?|small\w* (?:model|batch|samples?)"
-        r"[^\n]* (?:works?|runs?|fits?|ok)|worker processes|several processes|out of memory"
+        r"nearly full|\b(?:large|big)\w*\b[^\n]{0,40}\bfails?\b"
+        r"|\bsmall\w*\b[^\n]{0,40}\b(?:works?|runs?|fits?|ok)\b"
+        r"|worker processes|several processes|out of memory"
     )
     if plain is not None or told:
         case.vote(

@@ -177,7 +177,7 @@ def crash(case: Case) -> None:
         case.vote(
             "mixed-cudnn-copies",
             0.85,
-            f"the crashing library is {path}, another copy is in {others[0].folder or others[0].kind}",
+            f"it crashed in {path}, another copy is in {others[0].folder or others[0].kind}",
             culprit=f"{path} (system) beside the environment's own copy",
             line=seen,
         )
