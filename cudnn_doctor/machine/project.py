@@ -82,7 +82,7 @@ _IMAGE = re.compile(
     re.IGNORECASE,
 )
 _SETS = re.compile(
-    r"(?:^|[\s\"'`-])(?P<variable>LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDNN_\w*PATH"
+    r"(?:^|[\s\"'`=-])(?P<variable>LD_LIBRARY_PATH|LD_PRELOAD|CUDA_HOME|CUDNN_\w*PATH"
     r"|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES)"
     r"(?:\s*[=:]\s*|(?<=\w)\s+(?=[/$\"']))[\"']?(?P<value>[^\"'`\n#]*)"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,8 @@ from cudnn_doctor.report.style import Style
 from cudnn_doctor.verify.model import Rung, StepResult, Verdict
 
 Status = Literal["pass", "fail", "skip", "crash"]
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+"""Characters that steer a terminal and say nothing to a reader."""
 WORDS = {
     "healthy": "healthy",
     "warnings": "warnings",

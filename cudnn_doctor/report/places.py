@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cudnn_doctor.checks.model import Finding
 from cudnn_doctor.machine.model import Machine, Project, Requirement, Setting
 
-_ALIASES = {"pytorch": "torch", "cudnn": "cudnn"}
+_ALIASES = {"pytorch": "torch"}
 _KINDS = ("requirement", "lock", "image")
 
 
@@ -34,8 +34,9 @@ def place_of(finding: Finding, machine: Machine) -> Place | None:
     named = {variable for variable in variables if variable in said}
     if named:
         return _setting(finding, [s for s in project.settings if s.variable in named])
-    if finding.culprit.startswith("/"):
-        return Place(finding.culprit.split(" ", maxsplit=1)[0])
+    path = finding.culprit.split(" ", maxsplit=1)[0]
+    if path.startswith("/") and "." in path.rpartition("/")[2]:
+        return Place(path)
     return (
         _requirement(finding, project)
         or _image(finding, machine)
@@ -58,7 +59,7 @@ def _requirement(finding: Finding, project: Project) -> Place | None:
     asked = sorted(
         (r for r in project.requirements if r.kind != "image"), key=lambda r: _KINDS.index(r.kind)
     )
-    for text in (finding.culprit, finding.title, finding.subject):
+    for text in (finding.culprit, finding.title, finding.subject, *(e.what for e in finding.seen)):
         names = set(_names(text))
         for requirement in asked:
             if _ALIASES.get(requirement.name, requirement.name) in names:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.report.formats import markdown
-from cudnn_doctor.report.outcomes import WORDS, Outcome, Run
+from cudnn_doctor.report.outcomes import CONTROL, WORDS, Outcome, Run
 
 
 def render(run: Run) -> str:
@@ -47,7 +47,7 @@ def _command(outcome: Outcome, level: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return CONTROL.sub("", text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cudnn_doctor.report.outcomes import WORDS, Outcome, Run
+from cudnn_doctor.report.outcomes import CONTROL, WORDS, Outcome, Run
 from cudnn_doctor.report.summary import header
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~-])")
@@ -68,19 +68,24 @@ def _rungs(run: Run) -> Iterable[str]:
 
 def _plain(text: str) -> str:
     """Text that Markdown takes literally, on one line."""
-    flat = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    flat = (
+        " ".join(CONTROL.sub("", text).split())
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+    )
     return _SPECIAL.sub(r"\\\1", flat)
 
 
 def _code(text: str) -> str:
-    flat = " ".join(text.split()).replace("|", "\\|")
+    flat = " ".join(CONTROL.sub("", text).split()).replace("|", "\\|")
     fence = _fence(flat, 1)
     pad = " " if "`" in flat else ""
     return f"{fence}{pad}{flat}{pad}{fence}"
 
 
 def _fenced(commands: Iterable[str]) -> list[str]:
-    text = "\n".join(commands)
+    text = CONTROL.sub("", "\n".join(commands))
     fence = _fence(text, 3)
     return [f"{fence}sh", text, fence]
 
