@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudnn_doctor.checks import remedies
-from cudnn_doctor.checks.context import Context, matches, numbers
+from cudnn_doctor.checks.context import Context, distribution, matches, numbers
 from cudnn_doctor.checks.gpu import known_gpus
-from cudnn_doctor.checks.model import Evidence, Finding, Remedy
+from cudnn_doctor.checks.model import Evidence, Finding, Remedy, Severity
 from cudnn_doctor.checks.registry import Skip, rule
-from cudnn_doctor.machine.model import Gpu
+from cudnn_doctor.machine.model import Framework, Gpu
 from cudnn_doctor.matrix.model import GpuModel
 
 
@@ -168,18 +168,61 @@ def cpu_only_wheel(context: Context) -> Iterator[Finding]:
         )
         if gpu_twin or not matches(framework.version.partition("+")[0] or "0", ">=0"):
             continue
-        label = f"{framework.name} {framework.version}"
-        yield Finding(
-            id="cpu-only-wheel",
-            severity="warning" if not context.machine.partial else "error",
-            title=f"{label} is a CPU build; the GPU is not used",
-            culprit=label,
-            subject=framework.environment,
-            seen=(Evidence(what="no CUDA in this build", where=framework.location),),
-            why="the default wheel of this platform, or the index it came from, has no CUDA.",
-            remedies=(_gpu_build(context, framework.name, framework.environment),),
-            avoid=("installing CUDA or cuDNN: a CPU build cannot use them",),
+        yield _cpu_only(context, framework)
+
+
+_OFTEN_FOR_CPU = ("onnxruntime",)
+"""Packages whose CPU build is what most that depend on them ask for, GPU or no GPU."""
+
+
+def _cpu_only(context: Context, framework: Framework) -> Finding:
+    label = f"{framework.name} {framework.version}"
+    overwritten = _overwritten(context, framework)
+    severity: Severity = "warning"
+    if context.machine.partial or overwritten:
+        severity = "error"
+    elif framework.name in _OFTEN_FOR_CPU and not _asked_for(context, framework):
+        severity = "info"
+    seen = [Evidence(what="no CUDA in this build", where=framework.location)]
+    why = "the default wheel of this platform, or the index it came from, has no CUDA."
+    remedy = _gpu_build(context, framework.name, framework.environment)
+    if overwritten:
+        both = f"{overwritten} and {framework.distribution} are both installed"
+        seen.append(Evidence(what=both, where=framework.environment, how="metadata"))
+        why = "both own the same files, and the CPU build was installed last."
+        environment = context.environment(framework.environment)
+        names = (overwritten, framework.distribution)
+        away = remedies.pip_command(environment, "uninstall", "-y", *names)
+        back = remedies.pip_command(environment, "install", f"{overwritten}=={framework.version}")
+        remedy = Remedy(
+            title="take both out and put the GPU build back",
+            commands=(away, back),
+            changes=f"packages in {framework.environment}",
         )
+    return Finding(
+        id="cpu-only-wheel",
+        severity=severity,
+        title=f"{label} is a CPU build; the GPU is not used",
+        culprit=label,
+        subject=framework.environment,
+        seen=tuple(seen),
+        why=why,
+        remedies=(remedy,),
+        avoid=("installing CUDA or cuDNN: a CPU build cannot use them",),
+    )
+
+
+def _overwritten(context: Context, framework: Framework) -> str:
+    """The GPU distribution whose files this CPU build replaced."""
+    environment = context.environment(framework.environment)
+    twin = f"{framework.distribution}-gpu"
+    return twin if environment and distribution(environment, twin) else ""
+
+
+def _asked_for(context: Context, framework: Framework) -> bool:
+    """Whether the project's files ask for the GPU build."""
+    twin = f"{framework.name}-gpu"
+    return any(wish.name == twin for wish in context.machine.project.requirements)
 
 
 def _gpu_build(context: Context, name: str, prefix: str) -> Remedy:

@@ -39,14 +39,26 @@ def header_library_mismatch(context: Context) -> Iterator[Finding]:
         raise Skip("no cuDNN headers are known")
     for header in headers:
         base = base_of(folder_of(header.path) if header.path.endswith(".h") else header.path)
-        beside = [
-            copy
-            for copy in context.copies
-            if base_of(copy.folder) == base and copy.version and not copy.private
-        ]
+        beside = _copies_under(context, base)
         if not beside or any(same_release(c.version, header.version) for c in beside):
             continue
         yield _mismatch(context, header, beside[0])
+
+
+def _copies_under(context: Context, base: str) -> list[CudnnCopy]:
+    """Copies of known version in a prefix, those that its links lead to included."""
+    reached = {
+        folder_of(library.real)
+        for path, library in context.libraries.items()
+        if library.real and base_of(folder_of(path)) == base
+    }
+    return [
+        copy
+        for copy in context.copies
+        if (base_of(copy.folder) == base or copy.folder in reached)
+        and copy.version
+        and not copy.private
+    ]
 
 
 def _mismatch(context: Context, header: Header, copy: CudnnCopy) -> Finding:

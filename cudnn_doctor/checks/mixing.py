@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from cudnn_doctor.checks import remedies
-from cudnn_doctor.checks.context import Context, folder_of, parse, same_release
+from cudnn_doctor.checks.context import Context, folder_of, matches, parse, same_release
 from cudnn_doctor.checks.copies import shipped
 from cudnn_doctor.checks.files import restore
 from cudnn_doctor.checks.got import Got, all_got, others_got, place
@@ -14,6 +15,11 @@ from cudnn_doctor.checks.registry import rule
 from cudnn_doctor.machine.loads import Load, LoadPlan
 from cudnn_doctor.machine.model import CudnnCopy
 from cudnn_doctor.machine.opens import RPATH_SHIM_SINCE
+
+_NAME = re.compile(r"^[A-Za-z0-9._-]+|[\s()]")
+"""What is left of a requirement without this is its specifier."""
+_ANY_BUILD = 9999
+"""Of a release whose build is not known: pins are of builds, and its own is not to fail them."""
 
 
 def searches_path_first(context: Context, copy: CudnnCopy) -> bool:
@@ -134,9 +140,15 @@ def _shadow(
     shown = ", ".join(folders)
     listed = [folder for folder in folders if folder in context.search_path]
     name = got.framework.name
+    tolerated = _tolerates(got, foreign)
+    effect = (
+        "it was seen to work so; its own release is not what runs."
+        if tolerated
+        else "it refuses the version, or aborts on an undefined symbol."
+    )
     return Finding(
         id="ld-library-path-shadow",
-        severity="info" if _tolerates(got) else "error",
+        severity="info" if tolerated else "error",
         title=f"LD_LIBRARY_PATH gives {got.label} cuDNN {foreign} from {shown}",
         culprit=f"LD_LIBRARY_PATH: {shown}",
         subject=got.subject,
@@ -153,8 +165,7 @@ def _shadow(
             *_sources(strays),
         ),
         why=f"the shim of {own} opens its sublibraries by name and LD_LIBRARY_PATH comes before its"
-        f" own folder, so {name} runs {own} with parts of {foreign}: it refuses the version,"
-        " or aborts on an undefined symbol.",
+        f" own folder, so {name} runs {own} with parts of {foreign}: {effect}",
         remedies=(
             *((remedies.without_folders(context, *listed),) if listed else ()),
             *(
@@ -167,9 +178,17 @@ def _shadow(
     )
 
 
-def _tolerates(got: Got) -> bool:
-    """JAX was seen to work with its wheel's shim over another release's parts (9.19.0, 9.14.0)."""
-    return bool(got.plan and got.plan.consumer.scheme == "jax-preload-then-rpath")
+def _tolerates(got: Got, foreign: str) -> bool:
+    """JAX was seen to work with its wheel's shim over another release's parts (9.19.0, 9.14.0), as
+    long as they are no older than what it was built with or asks for."""
+    if got.plan is None or got.plan.consumer.scheme != "jax-preload-then-rpath":
+        return False
+    version, built = parse(foreign), parse(got.built)
+    if version is None or (built is not None and version.release[:2] < built.release[:2]):
+        return False
+    number = str(version) if version.build >= 0 else f"{version}.{_ANY_BUILD}"
+    lines = (_NAME.sub("", pin.partition(";")[0]) for pin in got.framework.pins)
+    return all(matches(number, line) for line in lines if line)
 
 
 def _wheel_incomplete(context: Context, got: Got, copy: CudnnCopy, stray: Load) -> Finding:

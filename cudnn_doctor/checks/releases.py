@@ -27,7 +27,8 @@ def known_issues(context: Context) -> Iterator[Finding]:
     """The cuDNN in use has a known fault that concerns this GPU and framework.
 
     A note, since the fault meets only some operations; a warning where the matrix says that the
-    release is to be avoided, or names this very release of the framework.
+    release is to be avoided, or names this very release of the framework. Nothing is said where
+    the range of releases is only inferred: most of them may be sound.
     """
     reported: set[tuple[str, str]] = set()
     for got in all_got(context):
@@ -37,6 +38,8 @@ def known_issues(context: Context) -> Iterator[Finding]:
         for issue in query.issues_for(context.matrix, got.version, got.framework.cuda):
             id = issue.diagnosis or _BY_KIND.get(issue.kind, "")
             if id not in (*_IDS, "known-nondeterminism"):
+                continue
+            if query.how(context.matrix, issue, "affects") == "inferred":
                 continue
             if (issue.id, release) in reported or not _concerns(context, issue, got.label):
                 continue

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from cudnn_doctor.machine.catalogue import CATALOGUE, FrameworkDescriptor
+from cudnn_doctor.machine.distributions import normalise
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Distribution, Environment, Framework
 
@@ -47,8 +48,9 @@ def _framework(
     descriptor: FrameworkDescriptor,
     own: Sequence[Distribution],
 ) -> Framework:
-    main = own[0]
     texts = [host.text(f"{site}/{name}", 1 << 16) or "" for name in descriptor.build_files]
+    own = _installed_last(own, texts)
+    main = own[0]
     binaries = [path for glob in descriptor.binaries for path in host.glob(glob, site)]
     pins = [line for d in own for line in d.requires if re.match(r"nvidia[-_.]cudnn", line, re.I)]
     return Framework(
@@ -64,6 +66,12 @@ def _framework(
     )
 
 
+def _installed_last(own: Sequence[Distribution], texts: Sequence[str]) -> Sequence[Distribution]:
+    """The one of several distributions over one folder whose files are there, if they tell."""
+    named = next((name for text in texts if (name := stated(text, "package_name"))), None)
+    return [d for d in own if named and d.name == normalise(named)] or own
+
+
 def _cuda(
     host: Host,
     site: str,
@@ -75,6 +83,8 @@ def _cuda(
     for text in texts:
         if stated(text, "is_cuda_build") == "False":
             return "cpu"
+        if stated(text, "package_name") == "onnxruntime" and not stated(text, "cuda_version"):
+            return "cpu"  # an overwritten onnxruntime-gpu leaves its provider libraries behind
         version = stated(text, "cuda") or stated(text, "cuda_version")
         if version:
             return _major_minor(version) or "cpu"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from check_builders import (
     CUDA12,
     PREFIX,
@@ -244,6 +245,19 @@ def test_9_twin_a_toolkits_folder_with_an_old_cudnn_in_it() -> None:
 def test_10_header_of_another_release_beside_the_library() -> None:
     header = Header(path=f"{SITE}/nvidia/cudnn/include/cudnn_version.h", version="8.9.7")
     assert problems(replace(healthy(), headers=(header,))) == ["header-library-mismatch"]
+
+
+@pytest.mark.parametrize("release", ["8.9.7", "9.10.2"])
+def test_10_a_prefix_whose_lib_leads_into_the_wheel(release: str) -> None:
+    linked = tuple(
+        replace(library, path=library.path.replace(WHEEL, "/opt/root/lib"))
+        for library in healthy().libraries
+        if library.path.startswith(WHEEL)
+    )
+    header = Header(path="/opt/root/include/cudnn_version.h", version=release)
+    machine = replace(healthy(), libraries=(*healthy().libraries, *linked), headers=(header,))
+    wanted = [] if release == "9.10.2" else ["header-library-mismatch"]
+    assert problems(machine) == wanted
 
 
 def test_10_twin_the_right_header_and_one_elsewhere() -> None:

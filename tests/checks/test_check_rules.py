@@ -25,6 +25,7 @@ from check_builders import (
     without_files,
 )
 
+from cudnn_doctor.checks.model import Finding
 from cudnn_doctor.checks.run import run_checks
 from cudnn_doctor.machine.loads import Consumer, Load, LoadPlan
 from cudnn_doctor.machine.model import (
@@ -42,6 +43,7 @@ from cudnn_doctor.machine.model import (
     Package,
     PciDevice,
     Repository,
+    Requirement,
 )
 from cudnn_doctor.matrix.model import FrameworkNeed
 
@@ -255,6 +257,27 @@ def test_cpu_build_beside_a_gpu() -> None:
     machine = framework(healthy(), version="2.8.0+cpu", cuda="cpu", binaries=(), pins=())
     assert "cpu-only-wheel" in problems(machine)
     assert "cpu-only-wheel" not in problems(machine, no_gpu=True)
+
+
+def ort(*distributions: str, asked: bool = False) -> Finding:
+    """The finding about a CPU build of onnxruntime beside a GPU."""
+    machine = framework(
+        healthy(), name="onnxruntime", distribution="onnxruntime", cuda="cpu", binaries=(), pins=()
+    )
+    known = tuple(Distribution(name=name, version="1.22.0") for name in distributions)
+    place = msgspec.structs.replace(machine.environments[0], distributions=known)
+    wishes = (Requirement(name="onnxruntime-gpu", file="requirements.txt", line=1),)
+    machine = msgspec.structs.replace(machine, environments=(place,))
+    machine = change(machine, "project", requirements=wishes if asked else ())
+    return finding(machine, "cpu-only-wheel")
+
+
+def test_cpu_onnxruntime_is_a_note_until_the_gpu_build_is_wanted() -> None:
+    assert ort("onnxruntime").severity == "info"
+    assert ort("onnxruntime", asked=True).severity == "warning"
+    both = ort("onnxruntime", "onnxruntime-gpu")
+    assert both.severity == "error"
+    assert "uninstall" in both.remedies[0].commands[0]
 
 
 def test_jetson() -> None:

@@ -117,6 +117,19 @@ def test_cpu_builds_are_told_from_cuda_builds(
     assert scheme_for(found.name, found.version, found.cuda) == "none"
 
 
+def test_an_overwritten_gpu_build_is_a_cpu_build(tmp_path: Path) -> None:
+    marks = {"onnxruntime/capi/libonnxruntime_providers_cuda.so": ""}
+    told = "package_name = 'onnxruntime'\n__version__ = '1.22.0'\n"
+    wheels = (
+        fakewheels.build_wheel(tmp_path, "onnxruntime_gpu", "1.22.0", marks),
+        fakewheels.build_wheel(
+            tmp_path, "onnxruntime", "1.22.0", {"onnxruntime/capi/build_and_package_info.py": told}
+        ),
+    )
+    (found,) = frameworks(tmp_path, *wheels).values()
+    assert (found.distribution, found.cuda) == ("onnxruntime", "cpu")
+
+
 @pytest.mark.parametrize(
     ("name", "version", "cuda", "scheme"),
     [
