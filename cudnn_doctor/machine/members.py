@@ -103,7 +103,7 @@ def _folder(source: Path) -> Iterator[Member | Text]:
 def _zip(source: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     with zipfile.ZipFile(source) as archive:
         for info in archive.infolist():
-            if not info.is_dir():
+            if info.filename and not info.filename.endswith("/"):
                 yield info.filename, info.file_size, archive.open(info)
 
 

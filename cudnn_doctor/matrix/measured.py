@@ -113,7 +113,9 @@ def release_of(found: Inspection) -> Release:
 
 
 def _variant(found: Inspection, cuda: str) -> Variant:
-    code = capabilities(found.libraries)
+    shim = next(iter(found.libraries.values()))
+    # the matrix's capabilities are those of x86_64 builds: others add GPUs such as Thor (11.0)
+    code = capabilities(found.libraries) if shim.machine == "x86_64" else None
     tagged = None if "manylinux1_" in found.file else _glibc_of_tag(found.file)
     needed = [c.glibc for c in found.libraries.values() if c.glibc]
     glibc = tagged or max(needed, key=version_key, default=None)
@@ -125,7 +127,7 @@ def _variant(found: Inspection, cuda: str) -> Variant:
         cc_partial=code.cc_partial if code else (),
         ptx=code.ptx if code else None,
         glibc=glibc,
-        shim_search=_search_tag(next(iter(found.libraries.values()))),
+        shim_search=_search_tag(shim),
         needs_driver=tuple(n for n, c in found.libraries.items() if "libcuda.so.1" in c.needed),
         source=SOURCE,
         sources={"glibc": _INDEX} if tagged else {},

@@ -58,7 +58,7 @@ def _head(found: Inspection) -> Iterator[str]:
     what = [found.kind, found.package or "", found.version or found.header_version or "?"]
     facts = [" ".join(filter(None, what)), f"CUDA {found.cuda or '?'}"]
     facts += ["JIT flavour"] if found.jit else []
-    facts += [found.platform] if found.platform else []
+    facts += [next(iter(found.libraries.values())).machine or "?"]
     facts += [f"{found.size / 2**20:.0f} MiB"] if found.size is not None else []
     yield f"  {', '.join(facts)}"
     if found.sha256:
@@ -96,7 +96,9 @@ def _code(found: Inspection) -> Iterator[str]:
         yield f"GPUs served by all of these: {' '.join(code.cc) or 'none'}"
         if code.cc_partial:
             yield f"by some, or by a few kernels: {' '.join(code.cc_partial)}"
-        yield f"PTX in all, for newer GPUs:   {' '.join(code.ptx) or 'none'}"
+        isa = max((c.ptx_isa or "" for c in carriers.values()), key=version_key)
+        version = f" (PTX ISA {isa})" if isa and code.ptx else ""
+        yield f"PTX in all, for newer GPUs:   {' '.join(code.ptx) or 'none'}{version}"
 
 
 def _grid(title: str, rows: dict[str, dict[str, int]], label: int) -> Iterator[str]:

@@ -87,6 +87,17 @@ def test_libraries_without_kernels_tell_nothing() -> None:
     assert capabilities(_libraries(graph=[])) is None
 
 
+def test_another_architecture_tells_nothing_of_x86_64_builds() -> None:
+    (newest,) = (record for record in RECORDS if record.release == "9.28.1")
+    libraries = {
+        name: msgspec.structs.replace(content, machine="aarch64")
+        for name, content in newest.libraries.items()
+    }
+    (mine,) = release_of(msgspec.structs.replace(newest, libraries=libraries)).variants
+    assert mine.cc is None
+    assert mine.shim_search == "rpath"
+
+
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.file[:28])
 def test_the_yaml_can_be_pasted(record: Inspection) -> None:
     row = release_of(record)
