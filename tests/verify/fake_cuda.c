@@ -1,4 +1,8 @@
-/* A libcuda.so.1 whose device memory is host memory, for tests without a GPU. */
+/* A libcuda.so.1 whose device memory is host memory, for tests without a GPU.
+ *
+ * FAKE_NO_DEVICE: it sees no GPU. FAKE_DRIVER: the CUDA it supports, as 12040. FAKE_FREE: bytes of
+ * free memory that it tells.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +11,11 @@
 typedef int R;
 
 R cuInit(unsigned flags) { return getenv("FAKE_NO_DEVICE") ? 100 : OK; }
-R cuDriverGetVersion(int *v) { *v = 13000; return OK; }
+static long said(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    return text ? atol(text) : otherwise;
+}
+R cuDriverGetVersion(int *v) { *v = (int)said("FAKE_DRIVER", 13000); return OK; }
 R cuDeviceGetCount(int *n) { *n = 1; return OK; }
 R cuDeviceGet(int *d, int i) { *d = i; return OK; }
 R cuDeviceGetName(char *s, int n, int d) { strncpy(s, "Fake GPU", n); return OK; }
@@ -19,7 +27,11 @@ R cuDeviceGetAttribute(int *v, int which, int d) {
 R cuDevicePrimaryCtxRetain(void **c, int d) { *c = (void *)1; return OK; }
 R cuCtxSetCurrent(void *c) { return OK; }
 R cuCtxSynchronize(void) { return OK; }
-R cuMemGetInfo_v2(size_t *f, size_t *t) { *f = *t = (size_t)8 << 30; return OK; }
+R cuMemGetInfo_v2(size_t *f, size_t *t) {
+    *t = (size_t)8 << 30;
+    *f = said("FAKE_FREE", *t);
+    return OK;
+}
 R cuMemAlloc_v2(uint64_t *p, size_t n) {
     if (n > (size_t)1 << 31) return 2;
     *p = (uint64_t)malloc(n);

@@ -2,7 +2,7 @@
  *
  * Only the legacy convolutions work; types other than fp32 and the graph API are NOT_SUPPORTED.
  * FAKE_CUDNN makes it faulty: perturb (one element of a result), silent (success, nothing written),
- * nan, hang, abort, segv, refuse (no handle), unstable (another error each run, within rounding).
+ * nan, hang, abort, segv, refuse (no handle), zero, unstable (another error each run, within rounding).
  */
 #include <math.h>
 #include <signal.h>

@@ -77,8 +77,13 @@ class Cudnn:
         return hasattr(self._shim, name)
 
     def number(self, name: str) -> int:
-        """Result of a function without arguments that returns a size_t (cudnnGetVersion...)."""
-        function = getattr(self._shim, name)
+        """Result of a function without arguments that returns a size_t (cudnnGetVersion...).
+
+        Raises CudnnError where it is not exported.
+        """
+        function = getattr(self._shim, name, None)
+        if function is None:
+            raise CudnnError(name, NOT_EXPORTED)
         function.restype, function.argtypes = SIZE, ()
         return int(function())
 
