@@ -20,6 +20,7 @@ def speaks_for(host: Host, folder: Literal["/proc", "/sys", "/dev"]) -> bool:
     if host.live:
         return True
     try:
-        return here.st_dev != os.stat(folder).st_dev
+        running = os.stat(folder).st_dev
+        return here.st_dev != running or running == os.stat("/").st_dev
     except OSError:
         return True
