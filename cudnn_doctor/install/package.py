@@ -56,10 +56,11 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     drop = [] if request.fresh else _in_the_way(choice, request, installed)
     known = None if request.fresh else _configured(choice, machine, request)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
-    if known and not request.fresh:
+    if known is not None:
         warnings += _foresee(choice, drop)
     steps = _repository_steps(choice, request, known)
-    steps.append(_run("rehearse the installation", manager.rehearse(targets, drop)))
+    if manager.rehearses:
+        steps.append(_run("rehearse the installation", manager.rehearse(targets, drop)))
     shown = ", ".join(f"{t.name} {t.version}".strip() for t in targets)
     steps = [
         *([] if request.fresh else [_guard(manager)]),
@@ -292,10 +293,10 @@ def _foresee(choice: Choice, drop: list[str]) -> Iterator[str]:
         except (OSError, subprocess.TimeoutExpired):
             return
     output = done.stdout.decode("utf-8", "replace").strip()
-    if done.returncode:
-        if any(sign in output for sign in _STALE):
+    if objection := choice.manager.objection(done.returncode, output, choice.targets):
+        if choice.repository and any(sign in objection for sign in _STALE):
             return
-        tail = "\n".join(output.splitlines()[-12:])
+        tail = "\n".join(objection.splitlines()[-12:])
         raise _refused(
             f"{choice.manager.name} foresees that it cannot do this:\n{tail}",
             "mend what it names (pins, held or broken packages), or use --method tarball",

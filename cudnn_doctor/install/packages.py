@@ -32,6 +32,8 @@ class Manager(Protocol):
     name: str
     repository_path: str
     key_path: str
+    rehearses: bool
+    """A rehearsal costs no download and ends with 0 where all is well: it can be a step."""
 
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         """Steps that make a repository known, whose key is in its place already."""
@@ -53,6 +55,9 @@ class Manager(Protocol):
     ) -> tuple[str, ...]:
         """The same without doing it; with ``scratch`` (a folder for files of its own) as if
         ``before`` had been done."""
+
+    def objection(self, code: int, output: str, targets: list[Target]) -> str:
+        """Why a rehearsal that ended with ``code`` says that it cannot be done; empty: it can."""
 
     def removed(self, output: str) -> list[str]:
         """Packages that a rehearsal says it would remove."""

@@ -21,6 +21,7 @@ class Apt:
     name = "apt"
     repository_path = "/etc/apt/sources.list.d/cudnn-doctor-nvidia.sources"
     key_path = "/usr/share/keyrings/cudnn-doctor-nvidia.asc"
+    rehearses = True
 
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         text = f"Types: deb\nURIs: {file.url}\nSuites: /\nSigned-By: {file.key}\n"
@@ -77,6 +78,9 @@ class Apt:
             ours.write_text(f"{pins(targets)}\n{text}", "utf-8")
             options += ("-o", f"Dir::Etc::preferences={ours}")
         return (argv[0], *options, *argv[1:])
+
+    def objection(self, code: int, output: str, targets: list[Target]) -> str:
+        return output if code else ""
 
     def removed(self, output: str) -> list[str]:
         return _REMOVED.findall(output)

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _CLONE_NEWNS = 0x20000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -21,7 +21,18 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
-def start(root: Path, function: Callable[..., Any], *args: Any) -> tuple[int, int]:
+class Overlay(NamedTuple):
+    """This machine's own root folder, with all changes kept in ``base/upper``."""
+
+    base: Path
+
+    @property
+    def upper(self) -> Path:
+        """The folder in which changed and added files lie."""
+        return self.base / "upper"
+
+
+def start(root: Path | Overlay, function: Callable[..., Any], *args: Any) -> tuple[int, int]:
     """Fork a child that calls ``function`` inside ``root``, as leader of its own process group.
 
     Returns its process id and the descriptor from which ``result`` reads.
@@ -63,14 +74,16 @@ def result(child: int, reading: int) -> Any:
     return value
 
 
-def inside(root: Path, function: Callable[..., Any], *args: Any) -> Any:
+def inside(root: Path | Overlay, function: Callable[..., Any], *args: Any) -> Any:
     """Call ``function`` inside ``root`` and return (or raise) what it returns (or raises)."""
     return result(*start(root, function, *args))
 
 
-def _enter(root: Path) -> None:
+def _enter(root: Path | Overlay) -> None:
     _check(_LIBC.unshare(_CLONE_NEWNS))
     _check(_LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
+    if isinstance(root, Overlay):
+        root = _mount_overlay(root)
     for path in dict.fromkeys((sys.base_prefix, sys.prefix, str(_PROJECT), "/dev")):
         if not Path(path).is_relative_to("/usr"):
             target = root / path.lstrip("/")
@@ -86,6 +99,15 @@ def _enter(root: Path) -> None:
     import tempfile
 
     tempfile.tempdir = None
+
+
+def _mount_overlay(root: Overlay) -> Path:
+    merged, work = root.base / "merged", root.base / "work"
+    for folder in (merged, work, root.upper):
+        folder.mkdir(exist_ok=True)
+    options = f"lowerdir=/,upperdir={root.upper},workdir={work}".encode()
+    _check(_LIBC.mount(b"overlay", os.fsencode(merged), b"overlay", 0, options))
+    return merged
 
 
 def _check(code: int) -> None:

@@ -1,0 +1,100 @@
+"""dnf: Fedora, Red Hat Enterprise Linux and their kin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cudnn_doctor.install import packages_rpm as rpm
+from cudnn_doctor.install.packages import RepositoryFile, Target
+from cudnn_doctor.install.plan import AnyStep, Run
+
+_COMMAND = ("dnf", "-y", "--setopt=install_weak_deps=False")
+_SECTION = re.compile(r"^(Removing|Erasing)\b.*:$")
+_ROW = re.compile(r"^ (\S+)\s+\S+\s+\S+")
+
+
+class Dnf:
+    """The solver takes exact versions also for what they depend on."""
+
+    name = "dnf"
+    repository_path = f"/etc/yum.repos.d/{rpm.REPOSITORY}.repo"
+    key_path = rpm.KEY_PATH
+    rehearses = False
+
+    def repository(self, file: RepositoryFile) -> list[AnyStep]:
+        return rpm.repository_steps(file, ())
+
+    def refresh(self, path: str) -> tuple[str, ...]:
+        return ("dnf", "-y", "makecache", "--refresh", *_only(path))
+
+    def before(self, targets: list[Target], version: str) -> list[AnyStep]:
+        return []
+
+    def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
+        names = tuple(target.name for target in targets)
+        if not hold:
+            return []
+        return [
+            Run(
+                title=f"hold {', '.join(names)} (needs dnf's versionlock plugin)",
+                argv=("dnf", "-y", "versionlock", "add", *names),
+                undo=(("dnf", "-y", "versionlock", "delete", *names),),
+                needs_root=True,
+            )
+        ]
+
+    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+        words = [f"{t.name}-{t.version}" if t.version else t.name for t in targets]
+        erase = ("--allowerasing",) if drop else ()
+        return (*_COMMAND, *erase, "install", *words)
+
+    def rehearse(
+        self, targets: list[Target], drop: list[str], scratch: str = ""
+    ) -> tuple[str, ...]:
+        argv = self.install(targets, drop)
+        return (argv[0], "--assumeno", *(word for word in argv[1:] if word != "-y"))
+
+    def objection(self, code: int, output: str, targets: list[Target]) -> str:
+        declined = "Operation aborted" in output  # what --assumeno answered to a good plan
+        return output if code and not declined else ""
+
+    def removed(self, output: str) -> list[str]:
+        found, inside = [], False
+        for line in output.splitlines():
+            if line and not line.startswith(" "):
+                inside = _SECTION.match(line) is not None
+            elif inside and (match := _ROW.match(line)):
+                found.append(match[1])
+        return found
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        return ("rpm", "-ql", name)
+
+    def installed(self) -> tuple[str, ...]:
+        return rpm.installed()
+
+    def parse_installed(self, output: str) -> dict[str, str]:
+        return rpm.parse_installed(output)
+
+    def mend(self) -> tuple[tuple[str, ...], ...]:
+        return ()
+
+    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
+        keys, packages = rpm.split_keys(added)
+        commands: list[tuple[str, ...]] = []
+        words = []
+        for name, version in changed.items():
+            stem, _, arch = name.rpartition(".")
+            words.append(f"{stem}-{version}.{arch}")
+        if words:
+            commands.append((*_COMMAND, "--allowerasing", "install", *words))
+        if packages:
+            commands.append((*_COMMAND, "--noautoremove", "remove", *packages))
+        return (*commands, *rpm.remove_keys(keys))
+
+
+def _only(path: str) -> tuple[str, ...]:
+    """Options that limit a command to this tool's own repository, if that is the one."""
+    own = path.endswith(f"/{rpm.REPOSITORY}.repo")
+    return (f"--repo={rpm.REPOSITORY}",) if own else ()

@@ -1,0 +1,88 @@
+"""pacman: Arch Linux, whose repository has one version only, the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cudnn_doctor.install.packages import RepositoryFile, Target
+from cudnn_doctor.install.plan import AnyStep
+
+_CACHE = "/var/cache/pacman/pkg"
+
+
+class Pacman:
+    """No version can be asked for: the rehearsal tells whether the repository has it."""
+
+    name = "pacman"
+    repository_path = ""
+    key_path = ""
+    rehearses = False
+
+    def repository(self, file: RepositoryFile) -> list[AnyStep]:
+        return []
+
+    def refresh(self, path: str) -> tuple[str, ...]:
+        return ("pacman", "-Sy")
+
+    def before(self, targets: list[Target], version: str) -> list[AnyStep]:
+        return []
+
+    def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
+        return []
+
+    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+        return ("pacman", "-S", "--noconfirm", "--needed", *(t.name for t in targets))
+
+    def rehearse(
+        self, targets: list[Target], drop: list[str], scratch: str = ""
+    ) -> tuple[str, ...]:
+        names = (t.name for t in targets)
+        return ("pacman", "-S", "--print", "--print-format", "%n %v", *names)
+
+    def objection(self, code: int, output: str, targets: list[Target]) -> str:
+        if code:
+            return output
+        offered = dict(line.split()[:2] for line in output.splitlines() if line.count(" ") == 1)
+        for target in targets:
+            have = offered.get(target.name)
+            if have and _upstream(have) != _upstream(target.version):
+                return f"the repository has {target.name} {have} only, not {target.version}"
+        return ""
+
+    def removed(self, output: str) -> list[str]:
+        return []
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        return ("pacman", "-Qlq", name)
+
+    def installed(self) -> tuple[str, ...]:
+        return ("pacman", "-Q")
+
+    def parse_installed(self, output: str) -> dict[str, str]:
+        rows = (line.split() for line in output.splitlines())
+        return {row[0]: row[1] for row in rows if len(row) == 2}
+
+    def mend(self) -> tuple[tuple[str, ...], ...]:
+        return ()
+
+    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
+        commands: list[tuple[str, ...]] = []
+        if added:
+            commands.append(("pacman", "-R", "--noconfirm", *added))
+        if changed:
+            commands.append(
+                ("pacman", "-U", "--noconfirm", *(_cached(n, v) for n, v in changed.items()))
+            )
+        return tuple(commands)
+
+
+def _upstream(version: str) -> str:
+    """``9.12.0.46`` of ``1:9.12.0.46-2``."""
+    return version.rpartition("-")[0].rpartition(":")[2]
+
+
+def _cached(name: str, version: str) -> str:
+    """The package file that pacman kept when it installed that version."""
+    found = sorted(Path(_CACHE).glob(f"{name}-{version}-*.pkg.tar*[!g]"))
+    return str(found[0]) if found else f"{_CACHE}/{name}-{version}-any.pkg.tar.zst"

@@ -1,0 +1,65 @@
+"""What dnf and zypper share: rpm's database, its keys and their repository files."""
+
+from __future__ import annotations
+
+from cudnn_doctor.install.packages import RepositoryFile
+from cudnn_doctor.install.plan import AnyStep, Run, WriteFile
+
+REPOSITORY = "cudnn-doctor-nvidia"
+KEY_PATH = "/etc/pki/rpm-gpg/RPM-GPG-KEY-cudnn-doctor-nvidia"
+_KEYS = "gpg-pubkey"
+
+
+def repository_steps(file: RepositoryFile, options: tuple[str, ...]) -> list[AnyStep]:
+    """Import the key, which rpm keeps for all repositories, and write the repository's file."""
+    lines = (
+        f"[{REPOSITORY}]",
+        "name=NVIDIA CUDA (added by cudnn-doctor)",
+        f"baseurl={file.url}",
+        "enabled=1",
+        "gpgcheck=1",
+        f"gpgkey=file://{file.key}",
+        *options,
+        "",
+    )
+    return [
+        Run(
+            title="let rpm trust the key that was checked",
+            argv=("rpmkeys", "--import", file.key),
+            needs_root=True,
+        ),
+        WriteFile(
+            title=f"add NVIDIA's repository: {file.path}",
+            path=file.path,
+            content="\n".join(lines),
+            needs_root=True,
+        ),
+    ]
+
+
+def installed() -> tuple[str, ...]:
+    """List all packages, the imported keys among them."""
+    return ("rpm", "-qa", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{EPOCHNUM}\\t%{ARCH}\\n")
+
+
+def parse_installed(output: str) -> dict[str, str]:
+    """``name.arch`` -> ``epoch:version-release``; a key is its own name and version."""
+    found = {}
+    for line in output.splitlines():
+        name, version, epoch, arch = (*line.split("\t"), "", "", "")[:4]
+        if name == _KEYS:
+            found[f"{name}-{version}"] = version
+        else:
+            found[f"{name}.{arch}"] = version if epoch == "0" else f"{epoch}:{version}"
+    return found
+
+
+def split_keys(names: list[str]) -> tuple[list[str], list[str]]:
+    """Keys, which only rpm itself removes, and packages."""
+    keys = [name for name in names if name.startswith(f"{_KEYS}-")]
+    return keys, [name for name in names if name not in keys]
+
+
+def remove_keys(keys: list[str]) -> tuple[tuple[str, ...], ...]:
+    """Commands that take imported keys out of rpm's database."""
+    return (("rpm", "--erase", "--allmatches", *keys),) if keys else ()

@@ -1,0 +1,82 @@
+"""zypper: SUSE and openSUSE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cudnn_doctor.install import packages_rpm as rpm
+from cudnn_doctor.install.packages import RepositoryFile, Target
+from cudnn_doctor.install.plan import AnyStep, Run
+
+_COMMAND = ("zypper", "--non-interactive")
+_INSTALL = (*_COMMAND, "install", "--oldpackage", "--no-recommends")
+_REMOVED = re.compile(r"package(?:s are| is) going to be REMOVED:\n((?: .*\n?)+)")
+
+
+class Zypper:
+    """The solver takes exact versions also for what they depend on."""
+
+    name = "zypper"
+    repository_path = f"/etc/zypp/repos.d/{rpm.REPOSITORY}.repo"
+    key_path = rpm.KEY_PATH
+    rehearses = True
+
+    def repository(self, file: RepositoryFile) -> list[AnyStep]:
+        return rpm.repository_steps(file, ("autorefresh=0", "type=rpm-md"))
+
+    def refresh(self, path: str) -> tuple[str, ...]:
+        own = path.endswith(f"/{rpm.REPOSITORY}.repo")
+        return (*_COMMAND, "refresh", *((rpm.REPOSITORY,) if own else ()))
+
+    def before(self, targets: list[Target], version: str) -> list[AnyStep]:
+        return []
+
+    def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
+        names = tuple(target.name for target in targets)
+        if not hold:
+            return []
+        return [
+            Run(
+                title=f"hold {', '.join(names)}",
+                argv=(*_COMMAND, "addlock", *names),
+                undo=((*_COMMAND, "removelock", *names),),
+                needs_root=True,
+            )
+        ]
+
+    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+        words = [f"{t.name}={t.version}" if t.version else t.name for t in targets]
+        return (*_INSTALL, *words, *(f"!{name}" for name in drop))
+
+    def rehearse(
+        self, targets: list[Target], drop: list[str], scratch: str = ""
+    ) -> tuple[str, ...]:
+        argv = self.install(targets, drop)
+        at = argv.index("install") + 1
+        return (*argv[:at], "--dry-run", *argv[at:])
+
+    def objection(self, code: int, output: str, targets: list[Target]) -> str:
+        return output if code else ""
+
+    def removed(self, output: str) -> list[str]:
+        return [name for block in _REMOVED.findall(output) for name in block.split()]
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        return ("rpm", "-ql", name)
+
+    def installed(self) -> tuple[str, ...]:
+        return rpm.installed()
+
+    def parse_installed(self, output: str) -> dict[str, str]:
+        return rpm.parse_installed(output)
+
+    def mend(self) -> tuple[tuple[str, ...], ...]:
+        return ()
+
+    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
+        keys, packages = rpm.split_keys(added)
+        words = [f"{name}={version}" for name, version in changed.items()]
+        words += [f"!{name}" for name in packages]
+        commands = ((*_INSTALL, "--force-resolution", *words),) if words else ()
+        return (*commands, *rpm.remove_keys(keys))

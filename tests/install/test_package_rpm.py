@@ -1,0 +1,214 @@
+"""Real dnf, zypper and rpm with a database of their own, against a signed local repository."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import roots, rpms
+from support.signing import SigningKey
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import executor, files
+from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.plan import Plan
+from cudnn_doctor.install.progress import Silent
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.state import State
+from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.managers import rpm
+from cudnn_doctor.machine.model import Machine, System
+from cudnn_doctor.machine.repositories import probe_repositories
+from cudnn_doctor.matrix import load
+from cudnn_doctor.matrix.model import Matrix
+
+pytestmark = pytest.mark.root
+MIRROR = "/srv/mirror"
+STATE = State(Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor"))
+SYSTEMS = {
+    "dnf": System(distro_id="rocky", distro_version="9.4", distro_like=("rhel", "fedora")),
+    "zypper": System(distro_id="opensuse-leap", distro_version="15.6", distro_like=("suse",)),
+}
+DISTROS = {"dnf": "rhel9", "zypper": "opensuse15"}
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
+    return SigningKey(tmp_path_factory.mktemp("gpg") / "home")
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path:
+    base = tmp_path_factory.mktemp("rpms")
+    folder = base / "repository"
+    folder.mkdir()
+    rpms.build_packages(folder, base)
+    rpms.sign_repository(folder, key, "D42D0685.pub")
+    return folder
+
+
+@pytest.fixture(params=["dnf", "zypper"])
+def manager(request: pytest.FixtureRequest) -> str:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not here")
+    return str(request.param)
+
+
+@pytest.fixture
+def root(tmp_path: Path, mirror: Path, manager: str) -> roots.Overlay:
+    """This machine's root with an empty rpm database where distributions of rpm keep it."""
+    overlay = roots.Overlay(tmp_path)
+    place = overlay.upper / MIRROR.strip("/") / "compute/cuda/repos" / DISTROS[manager] / "x86_64"
+    shutil.copytree(mirror, place)
+    (overlay.upper / "etc/rpm").mkdir(parents=True)
+    (overlay.upper / "etc/rpm/macros").write_text("%_dbpath /var/lib/rpm\n")
+    roots.inside(overlay, prepare)
+    return overlay
+
+
+@pytest.fixture(scope="module")
+def matrix(key: SigningKey) -> Matrix:
+    """The real matrix, but for the keys."""
+    real = load.load()
+    rows = tuple(
+        msgspec.structs.replace(row, key_fingerprint=key.fingerprint) for row in real.repositories
+    )
+    return msgspec.structs.replace(real, repositories=rows)
+
+
+# -- what runs inside the root
+
+
+def prepare() -> None:
+    shutil.rmtree("/var/lib/rpm", ignore_errors=True)
+    subprocess.run(["rpm", "--initdb"], check=True)
+    (glibc,) = Path(MIRROR).glob("compute/cuda/repos/*/x86_64/glibc-*.rpm")
+    subprocess.run(["rpm", "--install", "--nosignature", str(glibc)], check=True)
+
+
+def look(manager: str) -> Machine:
+    host = Host("/")
+    packages, repositories = rpm.installed(host), probe_repositories(host)
+    return Machine(system=SYSTEMS[manager], packages=packages, repositories=repositories)
+
+
+def plan(manager: str, matrix: Matrix, version: str, wishes: dict[str, object]) -> Plan:
+    wanted = {"method": "package", "cuda": "12", "mirrors": (MIRROR,), **wishes}
+    request = InstallRequest(version=version, **wanted)  # type: ignore[arg-type]
+    return plan_package(request, look(manager), matrix)
+
+
+def install(manager: str, matrix: Matrix, version: str, **wishes: object) -> str:
+    return str(executor.execute(plan(manager, matrix, version, wishes), STATE, Silent()))
+
+
+def hold(manager: str, matrix: Matrix, version: str) -> str:
+    return install(manager, matrix, version, hold=True)
+
+
+def jit(manager: str, matrix: Matrix, version: str) -> tuple[tuple[str, ...], str]:
+    made = plan(manager, matrix, version, {"flavour": "jit"})
+    return made.warnings, str(executor.execute(made, STATE, Silent()))
+
+
+def roll_back(receipt: str) -> None:
+    done = Journal.open(Path(receipt))
+    numbered = [*enumerate(done.plan.steps)]
+    steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
+    back = Plan(
+        action="rollback", method="package", version="", cuda="", target="", steps=tuple(steps)
+    )
+    executor.execute(back, STATE, Silent())
+
+
+def versions() -> dict[str, str]:
+    command = ["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return dict(line.split() for line in told.splitlines() if not line.startswith("glibc "))
+
+
+def shell(script: str) -> str:
+    done = subprocess.run(["sh", "-ec", script], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def both(version: str, key: SigningKey) -> dict[str, str]:
+    return {
+        "libcudnn9-cuda-12": version,
+        "libcudnn9-devel-cuda-12": version,
+        "libcublas-12-8": "12.8.4.1",
+        "gpg-pubkey": key.fingerprint[-8:].lower(),
+    }
+
+
+# -- the tests
+
+
+def test_the_exact_version_comes_with_its_repository_and_goes_again(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    receipt = roots.inside(root, install, manager, matrix, "9.10.2.21")
+    assert roots.inside(root, versions) == both("9.10.2.21", key)
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == {}
+    assert not list(root.upper.glob("etc/*/*.repo"))
+
+
+def test_down_and_back_up_again(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    roots.inside(root, install, manager, matrix, "9.12.0.46")
+    receipt = roots.inside(root, install, manager, matrix, "9.1.0.70")
+    assert roots.inside(root, versions) == both("9.1.0.70", key)
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.12.0.46", key)
+
+
+def test_full_gives_way_to_jit_with_a_warning_and_comes_back(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    roots.inside(root, install, manager, matrix, "9.12.0.46")
+    warnings, receipt = roots.inside(root, jit, manager, matrix, "9.12.0.46")
+    assert any("libcudnn9-cuda-12" in warning for warning in warnings)
+    assert roots.inside(root, versions)["libcudnn9-jit-cuda-12"] == "9.12.0.46"
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.12.0.46", key)
+
+
+def test_a_key_with_another_fingerprint_is_not_let_in(root: roots.Overlay, manager: str) -> None:
+    with pytest.raises(DoctorError, match="fingerprint") as caught:
+        roots.inside(root, install, manager, load.load(), "9.10.2.21")
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert roots.inside(root, versions) == {}
+
+
+def test_a_package_that_is_not_signed_by_that_key_is_refused(
+    root: roots.Overlay, manager: str, matrix: Matrix, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = next(root.upper.glob("srv/mirror/compute/cuda/repos/*/x86_64"))
+    rpms.sign_repository(folder, SigningKey(tmp_path_factory.mktemp("other") / "home"), "x.pub")
+    with pytest.raises(DoctorError, match="failed"):
+        roots.inside(root, install, manager, matrix, "9.10.2.21")
+    assert roots.inside(root, versions) == {}
+
+
+def test_what_would_lose_another_package_is_foreseen(
+    root: roots.Overlay, manager: str, matrix: Matrix
+) -> None:
+    roots.inside(root, install, manager, matrix, "9.12.0.46")
+    argv = {"dnf": "dnf -y install", "zypper": "zypper -n install"}[manager]
+    roots.inside(root, shell, f"{argv} a-framework")
+    with pytest.raises(DoctorError, match="a-framework"):
+        roots.inside(root, plan, manager, matrix, "9.12.0.46", {"flavour": "jit"})
+
+
+def test_zypper_holds(root: roots.Overlay, manager: str, matrix: Matrix) -> None:
+    if manager != "zypper":
+        pytest.skip("dnf needs a plugin for it")
+    roots.inside(root, hold, manager, matrix, "9.10.2.21")
+    assert "libcudnn9-cuda-12" in roots.inside(root, shell, "zypper locks")
