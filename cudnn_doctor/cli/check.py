@@ -139,7 +139,9 @@ def check(
 
         save_snapshot(machine, snapshot_out)
     report = _suppressed(run_checks(machine, table, chosen), entries)
-    run = of_check(report, machine, fail_on.value, style=Style.of(sys.stdout), verbose=verbose)
+    run = of_check(
+        report, machine, fail_on.value, matrix=table, style=Style.of(sys.stdout), verbose=verbose
+    )
     out.emit(run, "json" if json else format, files, quiet=quiet)
     code = ExitCode(run.exit_code)
     if code is not ExitCode.OK:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from cudnn_doctor.checks.model import CheckResult, Evidence, Finding, Remedy, Report, Severity
 from cudnn_doctor.checks.verdict import FailOn, exit_code, verdict
 from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.report.places import Place, place_of
 from cudnn_doctor.report.style import Style
 from cudnn_doctor.verify.model import Rung, StepResult, Verdict
@@ -71,6 +72,8 @@ class Run(NamedTuple):
     machine: Machine = Machine()
     report: Report = Report()
     verdicts: tuple[Verdict, ...] = ()
+    matrix: Matrix | None = None
+    """What the machine was judged by; None: the one that is shipped."""
     style: Style = Style()
     verbose: bool = False
 
@@ -95,10 +98,12 @@ def of_check(
     machine: Machine,
     fail_on: FailOn = "error",
     *,
+    matrix: Matrix | None = None,
+    verdicts: tuple[Verdict, ...] = (),
     style: Style | None = None,
     verbose: bool = False,
 ) -> Run:
-    """The run of a check."""
+    """The run of a check, with a verification's results beside it if there are any."""
     said = verdict(report, machine)
     outcomes = tuple(o for result in report.results for o in _of_result(result, machine))
     return Run(
@@ -109,6 +114,8 @@ def of_check(
         fail_on=fail_on,
         machine=machine,
         report=report,
+        verdicts=verdicts,
+        matrix=matrix,
         style=style or Style(),
         verbose=verbose,
     )
