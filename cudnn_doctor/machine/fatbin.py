@@ -3,7 +3,7 @@
 A section ``.nv_fatbin`` is a row of containers, each a header and a row of entries; an entry is one
 cubin (SASS, native code) or one PTX text, for one architecture. Everything asked for here stands in
 the entry's header, so nothing is decompressed and of a 400 MB section a few MB are touched. The
-layout is not documented by NVIDIA; it was read from files that nvcc 11.8 to 13.5 made, and agrees
+layout is not documented by NVIDIA; it was read from files that nvcc 11.7 to 13.5 made, and agrees
 with cuobjdump wherever that reads a file at all (cuobjdump of CUDA 13 fails on the compression that
 nvcc used up to 12.3).
 """
@@ -82,29 +82,28 @@ def read_gpu_code(path: str) -> GpuCode:
 
 
 def _entries(fd: int, start: int, size: int) -> Iterator[_Entry | None]:
-    """The entries of a section's containers, in order; None for one that cannot be followed."""
+    """The entries of a section's containers, in order; None for what cannot be followed."""
     position, end = start, start + size
     left = _MAX_ENTRIES
     while (found := _next_container(fd, position, end)) is not None:
         raw = os.pread(fd, CONTAINER.size, found)
-        if len(raw) < CONTAINER.size:
+        if len(raw) < CONTAINER.size:  # somebody is cutting the file short
             yield None
             return
         _, _, header, length = CONTAINER.unpack(raw)
-        inside, position = found + header, found + header + length
-        if header < CONTAINER.size or position > end:
+        at, stop = found + header, found + header + length
+        if header < CONTAINER.size or stop > end:
             yield None
             position = found + _ALIGNMENT
             continue
-        while inside < position:
-            entry, inside = _entry(fd, inside, position)
+        while at < stop and left:
+            entry, at = _entry(fd, at, stop)
             left -= 1
             yield entry
-            if entry is None or not left:
-                break
         if not left:
             yield None
             return
+        position = stop + -(stop - start) % _ALIGNMENT
 
 
 def _entry(fd: int, at: int, end: int) -> tuple[_Entry | None, int]:
@@ -128,7 +127,7 @@ def _suffix(kind: int, flags: int) -> str:
 
 
 def _next_container(fd: int, position: int, end: int) -> int | None:
-    """Offset of the first container at or after ``position``: padding between them is skipped."""
+    """Offset of the first whole container header from ``position`` on, past any padding."""
     while position + CONTAINER.size <= end:
         piece = os.pread(fd, 4, position)
         if piece != _MAGIC_BYTES:
@@ -139,6 +138,7 @@ def _next_container(fd: int, position: int, end: int) -> int | None:
         while at >= 0 and at % _ALIGNMENT:
             at = piece.find(_MAGIC_BYTES, at + 1)
         if at >= 0:
-            return position + at
+            found = position + at
+            return found if found + CONTAINER.size <= end else None
         position += max(len(piece) // _ALIGNMENT, 1) * _ALIGNMENT
     return None

@@ -78,6 +78,9 @@ def _folders(
         for folder in host.environ.get(variable, "").split(":"):
             if folder.startswith("/"):
                 yield folder.rstrip("/")
+    for folder in host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
+        if folder.startswith("/"):
+            yield f"{folder.rstrip('/').rpartition('/')[0]}/include"
     for pattern in _SYSTEM:
         yield from host.glob(pattern)
     for toolkit in toolkits:

@@ -12,14 +12,24 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cudnn_doctor.machine.distributions import read_distributions
 from cudnn_doctor.machine.elf import Elf, exported_bytes, read_elf
 from cudnn_doctor.machine.folders import library_folders
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.ldso import expand
-from cudnn_doctor.machine.model import Environment, Framework, Library, LoaderConfig, Toolkit
+from cudnn_doctor.machine.model import (
+    Distribution,
+    Environment,
+    Framework,
+    Library,
+    LoaderConfig,
+    Toolkit,
+)
 from cudnn_doctor.machine.names import is_relevant, parse_cudnn
+from cudnn_doctor.machine.records import Comparer
 
 _NUMBERED = re.compile(r"\.so\.(\d+(?:\.\d+){2,})$")
+_WHEEL_FOLDER = re.compile(r"(/.+)/nvidia/cudnn[^/]*/lib/*")
 _MAX_TAG_FOLDERS = 2000
 _VERSION_SYMBOLS = {
     "graph": "cudnn_graph_version",
@@ -43,8 +53,9 @@ def probe_libraries(
     deep: bool = False,
 ) -> tuple[Library, ...]:
     """All relevant library files and links, in the order of their folders, each path once."""
-    reader = _Reader(host, _wheel_versions(environments))
     folders = library_folders(host, environments, frameworks, toolkits, loader, deep=deep)
+    known = [d for environment in environments for d in environment.distributions]
+    reader = _Reader(host, _wheel_versions([*known, *_loose_wheels(host, environments)]))
     for folder in folders:
         reader.read_folder(folder)
     for framework in frameworks:
@@ -173,18 +184,27 @@ def own_version(path: str, part: str) -> str | None:
     return f"{data[2]}.{data[1]}.{data[0]}"
 
 
-def _wheel_versions(environments: Sequence[Environment]) -> dict[str, str]:
+def _loose_wheels(host: Host, environments: Sequence[Environment]) -> Iterator[Distribution]:
+    """Wheels that LD_LIBRARY_PATH leads into and that are in no known environment."""
+    known = {site for environment in environments for site in environment.site_packages}
+    searched = host.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+    sites = [match[1] for folder in searched if (match := _WHEEL_FOLDER.fullmatch(folder))]
+    for site in dict.fromkeys(sites):
+        if site not in known and host.real(site) not in known:
+            yield from read_distributions(host, site, Comparer(host))
+
+
+def _wheel_versions(distributions: Iterable[Distribution]) -> dict[str, str]:
     """Version of each cuDNN file that exactly one wheel records as it is on the disk."""
     claims: dict[str, set[str]] = {}
-    for environment in environments:
-        for distribution in environment.distributions:
-            if "cudnn" not in distribution.name or distribution.installer == "conda":
-                continue
-            changed = {problem.path for problem in distribution.record_problems}
-            for file in distribution.files:
-                if parse_cudnn(posixpath.basename(file)) and file not in changed:
-                    path = posixpath.normpath(f"{distribution.location}/{file}")
-                    claims.setdefault(path, set()).add(distribution.version)
+    for distribution in distributions:
+        if "cudnn" not in distribution.name or distribution.installer == "conda":
+            continue
+        changed = {problem.path for problem in distribution.record_problems}
+        for file in distribution.files:
+            if parse_cudnn(posixpath.basename(file)) and file not in changed:
+                path = posixpath.normpath(f"{distribution.location}/{file}")
+                claims.setdefault(path, set()).add(distribution.version)
     return {path: found.pop() for path, found in claims.items() if len(found) == 1}
 
 

@@ -64,6 +64,27 @@ def test_a_wheel_is_owned_versioned_and_flavoured(venv: Path, tmp_path: Path) ->
     assert "libcudnn.so.9" in torch.needed
 
 
+@pytest.mark.parametrize("told_by", ["wheel", "header"])
+def test_a_copy_on_the_path_and_in_no_environment_has_a_version(
+    told_by: str, venv: Path, tmp_path: Path
+) -> None:
+    install(venv, cudnn_wheel(tmp_path / "w", "9.10.2.21"))
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    for part in ("nvidia", *(["nvidia_cudnn_cu12-9.10.2.21.dist-info"] * (told_by == "wheel"))):
+        (site(venv) / part).rename(loose / part)
+    folder = loose / "nvidia/cudnn/lib"
+    include = folder.parent / "include"
+    include.mkdir(exist_ok=True)
+    macros = (("MAJOR", 9), ("MINOR", 10), ("PATCHLEVEL", 2))
+    text = "".join(f"#define CUDNN_{name} {number}\n" for name, number in macros)
+    (include / "cudnn_version.h").write_text(text)
+    _, copies = look(LD_LIBRARY_PATH=folder)
+    copy = copies[str(folder)]
+    wanted = "9.10.2.21" if told_by == "wheel" else "9.10.2"
+    assert (copy.version, copy.version_from) == (wanted, told_by)
+
+
 def test_a_replaced_file_loses_the_wheels_version(venv: Path, tmp_path: Path) -> None:
     install(venv, cudnn_wheel(tmp_path / "w", "9.10.2.21"))
     target = site(venv) / "nvidia/cudnn/lib/libcudnn_ops.so.9"
