@@ -36,8 +36,8 @@ SOURCES = "/etc/apt/sources.list.d/cudnn-doctor-nvidia.sources"
 
 
 @pytest.fixture(scope="session")
-def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
-    return SigningKey(tmp_path_factory.mktemp("gpg") / "home")
+def key() -> SigningKey:
+    return SigningKey()
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from cudnn_doctor.install.plan import FetchKey
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
-    return SigningKey(tmp_path_factory.mktemp("gpg") / "home")
+def key() -> SigningKey:
+    return SigningKey()
 
 
 @pytest.mark.parametrize("armoured", [True, False])
@@ -34,8 +34,8 @@ def test_what_is_written_is_what_gpg_reads(key: SigningKey, tmp_path: Path) -> N
     assert key.fingerprint in shown.stdout
 
 
-def test_a_second_key_in_the_file_is_refused(key: SigningKey, tmp_path: Path) -> None:
-    other = SigningKey(tmp_path / "other")
+def test_a_second_key_in_the_file_is_refused(key: SigningKey) -> None:
+    other = SigningKey()
     both = key.public(armoured=False) + other.public(armoured=False)
     with pytest.raises(ValueError, match=other.fingerprint):
         keys.checked(both, key.fingerprint)

@@ -37,8 +37,8 @@ DISTROS = {"dnf": "rhel9", "zypper": "opensuse15"}
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
-    return SigningKey(tmp_path_factory.mktemp("gpg") / "home")
+def key() -> SigningKey:
+    return SigningKey()
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +188,10 @@ def test_a_key_with_another_fingerprint_is_not_let_in(root: roots.Overlay, manag
 
 
 def test_a_package_that_is_not_signed_by_that_key_is_refused(
-    root: roots.Overlay, manager: str, matrix: Matrix, tmp_path_factory: pytest.TempPathFactory
+    root: roots.Overlay, manager: str, matrix: Matrix
 ) -> None:
     folder = next(root.upper.glob("srv/mirror/compute/cuda/repos/*/x86_64"))
-    rpms.sign_repository(folder, SigningKey(tmp_path_factory.mktemp("other") / "home"), "x.pub")
+    rpms.sign_repository(folder, SigningKey(), "x.pub")
     with pytest.raises(DoctorError, match="failed"):
         roots.inside(root, install, manager, matrix, "9.10.2.21")
     assert roots.inside(root, versions) == {}

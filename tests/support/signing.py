@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 
 class SigningKey:
     """An RSA key in a GnuPG home of its own."""
 
-    def __init__(self, home: Path) -> None:
-        home.mkdir(mode=0o700)
-        self.home = home
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="gpg-"))  # short: the agent's socket is in it
+        atexit.register(self._end)
         self._public: dict[bool, bytes] = {}
         uid = "Test Repository <test@example.org>"
         self.gpg("--passphrase", "", "--quick-gen-key", uid, "rsa2048", "sign", "never")
         listing = self.gpg("--with-colons", "--fingerprint")
         rows = [line.split(":") for line in listing.decode().splitlines()]
         self.fingerprint = next(row[9] for row in rows if row[0] == "fpr")
+
+    def _end(self) -> None:
+        subprocess.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], check=False)
+        shutil.rmtree(self.home, ignore_errors=True)
 
     def gpg(self, *args: str) -> bytes:
         """Run gpg with this key's home; returns its output."""

@@ -1,0 +1,135 @@
+"""Real pacman with a database of its own, against a signed local repository."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import arch, roots
+from support.signing import SigningKey
+
+from cudnn_doctor.errors import DoctorError
+from cudnn_doctor.install import executor, files
+from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.plan import Plan
+from cudnn_doctor.install.progress import Silent
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.state import State
+from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.managers import pacman
+from cudnn_doctor.machine.model import Machine, System
+from cudnn_doctor.matrix import load
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(shutil.which("pacman") is None, reason="pacman is not here"),
+]
+STATE = State(Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor"))
+CONFIG = """
+[options]
+Architecture = auto
+SigLevel = Required TrustAll
+[extra]
+Server = file:///srv/mirror
+"""
+
+
+@pytest.fixture(scope="module")
+def key() -> SigningKey:
+    return SigningKey()
+
+
+@pytest.fixture
+def root(tmp_path: Path, key: SigningKey) -> roots.Overlay:
+    overlay = roots.Overlay(tmp_path)
+    mirror = overlay.upper / "srv/mirror"
+    mirror.mkdir(parents=True)
+    arch.publish(mirror, "9.20.0.48", tmp_path, key)
+    (overlay.upper / "etc").mkdir()
+    (overlay.upper / "etc/pacman.conf").write_text(CONFIG)
+    keys = overlay.upper / "etc/pacman.d/gnupg"
+    keys.mkdir(parents=True, mode=0o700)
+    (keys / "pubring.gpg").write_bytes(key.public(armoured=False))
+    fresh = "rm -rf /var/lib/pacman; mkdir -p /var/lib/pacman"
+    roots.inside(overlay, shell, f"{fresh}; pacman -Sy --noconfirm filesystem")
+    return overlay
+
+
+# -- what runs inside the root
+
+
+def look() -> Machine:
+    return Machine(
+        system=System(distro_id="arch", package_managers=("pacman",)),
+        packages=pacman.installed(Host("/")),
+    )
+
+
+def plan(version: str) -> Plan:
+    request = InstallRequest(method="package", version=version, cuda="13")
+    return plan_package(request, look(), load.load())
+
+
+def install(version: str) -> str:
+    return str(executor.execute(plan(version), STATE, Silent()))
+
+
+def roll_back(receipt: str) -> None:
+    done = Journal.open(Path(receipt))
+    numbered = [*enumerate(done.plan.steps)]
+    steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
+    back = Plan(
+        action="rollback", method="package", version="", cuda="", target="", steps=tuple(steps)
+    )
+    executor.execute(back, STATE, Silent())
+
+
+def versions() -> dict[str, str]:
+    return {p.name: p.version for p in look().packages}
+
+
+def shell(script: str) -> str:
+    done = subprocess.run(["sh", "-ec", script], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# -- the tests
+
+
+def test_the_repositorys_version_comes_and_goes_again(root: roots.Overlay) -> None:
+    receipt = roots.inside(root, install, "9.20.0.48")
+    assert roots.inside(root, versions) == {"cuda": "13.0.2-1", "cudnn": "9.20.0.48-1"}
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == {}
+
+
+def test_another_version_than_the_repositorys_is_foreseen(root: roots.Overlay) -> None:
+    with pytest.raises(DoctorError, match=r"9\.20\.0\.48-1 only, not 9\.21\.0"):
+        roots.inside(root, plan, "9.21.0.82")
+
+
+def test_an_upgrade_goes_back_to_what_the_cache_holds(
+    root: roots.Overlay, key: SigningKey, tmp_path: Path
+) -> None:
+    roots.inside(root, install, "9.20.0.48")
+    arch.publish(root.upper / "srv/mirror", "9.21.0.82", tmp_path, key)
+    roots.inside(root, shell, "pacman -Syy")
+    receipt = roots.inside(root, install, "9.21.0.82")
+    assert roots.inside(root, versions)["cudnn"] == "9.21.0.82-1"
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions)["cudnn"] == "9.20.0.48-1"
+
+
+def test_a_package_signed_by_nobody_known_is_refused(root: roots.Overlay, tmp_path: Path) -> None:
+    stranger = SigningKey()
+    mirror = root.upper / "srv/mirror"
+    arch.publish(mirror, "9.20.0.48", tmp_path, stranger)
+    roots.inside(root, shell, "sed -i s/Required/'PackageRequired DatabaseNever'/ /etc/pacman.conf")
+    roots.inside(root, shell, "pacman -Syy")
+    with pytest.raises(DoctorError, match="pacman failed"):
+        roots.inside(root, install, "9.20.0.48")
+    assert roots.inside(root, versions) == {}
