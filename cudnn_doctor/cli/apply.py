@@ -93,7 +93,11 @@ def apply(plan: Plan, how: How) -> None:
         _become_root(plan, how)
     _ask(how)
     signal.signal(signal.SIGTERM, _stop)
-    receipt = execute(plan, locate(), progress(), locked=True)
+    try:
+        receipt = execute(plan, locate(), progress(), locked=True)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: nothing was changed", err=True)
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     _tell(plan, receipt.name, how)
 
 

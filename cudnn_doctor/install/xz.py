@@ -1,7 +1,7 @@
 """Decompress .xz while it arrives, on all cores where the file allows it.
 
-A file made of many blocks carries each block's compressed size in the block's header (xz file
-format 1.2.1, section 3.1): such blocks are cut out of the stream and decompressed side by side, a
+A file made of many blocks carries each block's sizes in the block's header (xz file format 1.2.1,
+section 3.1): such blocks are cut out of the stream and decompressed side by side, a
 bounded number at a time, so memory stays flat. A single-block file is decompressed as it comes. The
 standard library's lzma does the work (and checks each block's checksum); it releases the GIL.
 """
@@ -20,7 +20,9 @@ MAGIC = b"\xfd7zXZ\x00"
 _HEADER = 12
 _CHECK_SIZES = (0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64)
 _MAX_BLOCK = 256 << 20
-"""Larger blocks are decompressed in sequence: memory before speed."""
+"""Bytes; blocks that are or become larger are decompressed in sequence: memory before speed."""
+_MAX_AHEAD = 512 << 20
+"""Bytes of decompressed blocks that wait or are under way, whatever the number of cores."""
 _PIECE = 1 << 20
 
 
@@ -38,6 +40,7 @@ class XzReader(io.RawIOBase):
         self._workers = workers or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._workers)
         self._waiting: deque[Future[bytes]] = deque()
+        self._sizes: deque[int] = deque()
         self._ready: memoryview = memoryview(b"")
         self._single: lzma.LZMADecompressor | None = None
         self._single_input = b""
@@ -68,27 +71,29 @@ class XzReader(io.RawIOBase):
 
     def _next(self) -> bytes | None:
         """The next decompressed piece, None at the end."""
-        if self._single is not None:
-            return self._next_single(self._single)
         while self._blocks_left and len(self._waiting) <= self._workers:
-            self._cut_block()
-            if self._single is not None and not self._waiting:
-                return self._next_single(self._single)
-            if self._single is not None:
+            if self._waiting and sum(self._sizes) > _MAX_AHEAD:
                 break
-        return self._waiting.popleft().result() if self._waiting else None
+            self._cut_block()
+        if self._waiting:
+            self._sizes.popleft()
+            return self._waiting.popleft().result()
+        return self._next_single(self._single) if self._single is not None else None
 
     def _next_single(self, decoder: lzma.LZMADecompressor) -> bytes | None:
-        if self._waiting:
-            return self._waiting.popleft().result()
-        while not decoder.eof:
+        while True:
+            if decoder.eof:  # another stream may follow (xz manual: .xz files can be concatenated)
+                rest = decoder.unused_data.lstrip(b"\0") or self._source.read(_PIECE).lstrip(b"\0")
+                if not rest:
+                    return None
+                decoder = self._single = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+                self._single_input = rest
             data = self._single_input or (self._source.read(_PIECE) if decoder.needs_input else b"")
             self._single_input = b""
             if not data and decoder.needs_input:
                 raise lzma.LZMAError("the archive ends in the middle")
             if out := decoder.decompress(data, 4 * _PIECE):
                 return out
-        return None
 
     def _cut_block(self) -> None:
         """Hand the next block to the pool, or switch to decompressing in sequence."""
@@ -97,14 +102,17 @@ class XzReader(io.RawIOBase):
             self._blocks_left = False
             return
         head = first + self._exactly(first[0] * 4 + 3)
-        size = compressed_size(head)
-        if size is None or size > _MAX_BLOCK:
+        sizes = block_sizes(head)
+        if sizes is None or max(sizes) > _MAX_BLOCK:
             self._single = lzma.LZMADecompressor(lzma.FORMAT_XZ)
             self._single_input = self._header + head
             self._blocks_left = False
             return
-        body = self._exactly(-(-size // 4) * 4 + self._check)
-        self._waiting.append(self._pool.submit(_decompress, self._header + head + body))
+        packed, unpacked = sizes
+        body = self._exactly(-(-packed // 4) * 4 + self._check)
+        self._sizes.append(unpacked)
+        stream = self._header + head + body
+        self._waiting.append(self._pool.submit(_decompress, stream, unpacked))
 
     def _exactly(self, count: int) -> bytes:
         parts, left = [], count
@@ -117,24 +125,35 @@ class XzReader(io.RawIOBase):
         return b"".join(parts)
 
 
-def compressed_size(head: bytes) -> int | None:
-    """Compressed size told by a block header (bytes, from its size byte to its CRC), if any.
+def block_sizes(head: bytes) -> tuple[int, int] | None:
+    """Compressed and uncompressed size told by a block header (bytes, from its size byte to its
+    CRC); None unless it tells both.
 
-    Raises lzma.LZMAError when the header's CRC is wrong.
+    Raises lzma.LZMAError when the header is damaged.
     """
     if zlib.crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
         raise lzma.LZMAError("a block header is damaged")
-    if not head[1] & 0x40:
+    if head[1] & 0xC0 != 0xC0:
         return None
+    packed, at = _number(head, 2)
+    unpacked, _ = _number(head, at)
+    return packed, unpacked
+
+
+def _number(head: bytes, at: int) -> tuple[int, int]:
+    """A multibyte integer (section 1.2 of the format) and where it ends."""
     size = shift = 0
-    for byte in head[2:11]:
+    for index, byte in enumerate(head[at : at + 9]):
         size |= (byte & 0x7F) << shift
         if not byte & 0x80:
-            return size
+            return size, at + index + 1
         shift += 7
     raise lzma.LZMAError("a block header is damaged")
 
 
-def _decompress(stream: bytes) -> bytes:
-    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-    return decoder.decompress(stream)
+def _decompress(stream: bytes, size: int) -> bytes:
+    """One block, whose header promises ``size`` bytes: not one more is made."""
+    data = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(stream, size)
+    if len(data) != size:
+        raise lzma.LZMAError("a block is damaged")
+    return data

@@ -1,0 +1,81 @@
+"""The reader of .xz streams against real files of xz, whole and damaged."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import random
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudnn_doctor.install.xz import XzReader
+
+DATA = random.Random(3).randbytes(300_000) + b"soft " * 60_000
+
+
+def compress(*options: str, data: bytes = DATA) -> bytes:
+    command = ["xz", "-c", "-1", *options]
+    return subprocess.run(command, input=data, check=True, capture_output=True).stdout
+
+
+class Dribble(io.BytesIO):
+    """Gives a few bytes at a time, as a network does."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(min(size or 1, 777) if size and size > 0 else 777)
+
+
+FORMS = {
+    "one block": ("--threads=1",),
+    "many blocks": ("--threads=2", "--block-size=50000"),
+    "blocks without sizes": ("--threads=1", "--block-size=50000"),
+    "no check": ("--threads=2", "--block-size=50000", "--check=none"),
+    "crc32": ("--threads=2", "--block-size=50000", "--check=crc32"),
+    "sha256": ("--threads=2", "--block-size=50000", "--check=sha256"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("workers", [1, 4])
+def test_all_forms_are_read(form: str, workers: int) -> None:
+    with XzReader(Dribble(compress(*FORMS[form])), workers) as reader:
+        assert io.BufferedReader(reader).read() == DATA
+
+
+def test_concatenated_streams_are_read() -> None:
+    packed = compress("--threads=1") + bytes(8) + compress("--threads=1", data=b"more")
+    with XzReader(Dribble(packed)) as reader:
+        assert io.BufferedReader(reader).read() == DATA + b"more"
+
+
+def test_an_empty_file_is_read() -> None:
+    with XzReader(io.BytesIO(compress("--threads=1", data=b""))) as reader:
+        assert reader.read(10) == b""
+
+
+PACKED = {form: compress(*FORMS[form]) for form in ("one block", "many blocks")}
+
+
+@settings(max_examples=60, deadline=None)
+@given(form=st.sampled_from(sorted(PACKED)), data=st.data())
+def test_damage_is_never_taken_for_data(form: str, data: st.DataObject) -> None:
+    packed = bytearray(PACKED[form])
+    at = data.draw(st.integers(0, len(packed) - 1))
+    packed[at] ^= data.draw(st.integers(1, 255))
+    try:
+        with XzReader(io.BytesIO(packed), 2) as reader:
+            found = io.BufferedReader(reader).read()
+    except (lzma.LZMAError, EOFError):
+        return
+    assert found == DATA  # the damage was in the index or footer, which the data does not need
+
+
+@settings(max_examples=40, deadline=None)
+@given(form=st.sampled_from(sorted(PACKED)), share=st.floats(0, 0.99))
+def test_a_cut_stream_is_an_error(form: str, share: float) -> None:
+    cut = PACKED[form][: int(len(PACKED[form]) * share)]
+    with pytest.raises(lzma.LZMAError), XzReader(io.BytesIO(cut), 2) as reader:
+        io.BufferedReader(reader).read()
