@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 Severity = Literal["error", "warning", "info"]
 Safety = Literal["safe", "caution", "destructive"]
 Status = Literal["pass", "warn", "fail", "skip", "crash"]
+
+
+class Wheels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="wheels"):
+    """Packages of one Python environment are taken out, then put in."""
+
+    environment: str
+    """Its prefix."""
+    drop: tuple[str, ...] = ()
+    """Distributions to uninstall first."""
+    put: tuple[str, ...] = ()
+    """Requirements to install."""
+    again: bool = False
+    """Whole and alone, even where that version is there already."""
+
+
+class SearchPath(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="search-path"):
+    """Folders are taken out of LD_LIBRARY_PATH or put in front of it, for one environment."""
+
+    drop: tuple[str, ...] = ()
+    add: tuple[str, ...] = ()
+
+
+class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="links"):
+    """Symbolic links in one folder are made, or taken away where the target is empty."""
+
+    links: dict[str, str]
+    """Path of the link -> its target."""
+
+
+Action: TypeAlias = Wheels | SearchPath | Links
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -23,6 +53,8 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     safety: Safety = "safe"
     automatic: bool = False
     """Whether ``cudnn-doctor fix`` can carry it out."""
+    action: Action | None = None
+    """What it does, for ``fix``; the commands are the same for people."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

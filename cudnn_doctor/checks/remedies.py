@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from cudnn_doctor.checks.context import Context
-from cudnn_doctor.checks.model import Remedy
+from cudnn_doctor.checks.model import Links, Remedy, SearchPath, Wheels
 from cudnn_doctor.machine.model import Environment
 from cudnn_doctor.matrix import query
 
@@ -74,7 +74,10 @@ def pip_install(
         title=title,
         commands=(pip_command(environment, "install", *extra, *requirements),),
         changes=f"packages in {where}",
-        automatic=True,
+        automatic=environment is not None,
+        action=Wheels(environment=environment.prefix, put=requirements, again=force)
+        if environment
+        else None,
     )
 
 
@@ -89,7 +92,10 @@ def reinstall_wheels(
         commands=tuple(commands),
         changes=f"the cuDNN files in {environment.prefix if environment else 'the environment'}",
         safety="caution" if drop else "safe",
-        automatic=True,
+        automatic=environment is not None,
+        action=Wheels(environment=environment.prefix, drop=drop, put=(keep,), again=True)
+        if environment
+        else None,
     )
 
 
@@ -101,6 +107,8 @@ def without_folders(context: Context, *folders: str) -> Remedy:
         title=f"take {', '.join(folders)} out of LD_LIBRARY_PATH",
         commands=(command if rest else "unset LD_LIBRARY_PATH",),
         changes="this shell only; mend the file that sets it (profile, module, image ENV) as well",
+        automatic=bool(context.machine.environments),
+        action=SearchPath(drop=folders),
     )
 
 
@@ -111,6 +119,8 @@ def with_folder(*folders: str, title: str = "") -> Remedy:
         title=title or "let the loader of that program see the copy",
         commands=(f"export LD_LIBRARY_PATH={joined}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",),
         changes="this shell only",
+        automatic=True,
+        action=SearchPath(add=folders),
     )
 
 
@@ -191,7 +201,8 @@ def reboot(context: Context) -> Remedy:
 
 
 def remove_file(context: Context, path: str) -> Remedy:
-    """Delete one file and refresh the loader's cache."""
+    """Delete one file and refresh the loader's cache; a link can be brought back."""
+    link = next((x.link for x in context.machine.libraries if x.path == path), None)
     return Remedy(
         title=f"delete {path}",
         commands=(
@@ -200,5 +211,7 @@ def remove_file(context: Context, path: str) -> Remedy:
         ),
         needs_root=True,
         changes="one file",
-        safety="destructive",
+        safety="caution" if link else "destructive",
+        automatic=link is not None,
+        action=Links(links={path: ""}) if link else None,
     )
