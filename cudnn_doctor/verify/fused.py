@@ -55,9 +55,14 @@ def plans(cudnn: Cudnn, graph: Graph, choice: Choice) -> Iterator[Plan]:
 
 
 def first_plan(cudnn: Cudnn, graph: Graph, choice: Choice) -> Plan:
-    """The best plan; raises Unsupported where no engine of the kind is proposed."""
-    for plan in plans(cudnn, graph, choice):
-        return plan
+    """The best plan; raises Unsupported where no engine of the kind is proposed or can be built."""
+    try:
+        for plan in plans(cudnn, graph, choice):
+            return plan
+    except CudnnError as error:
+        if error.unsupported:
+            raise Unsupported(str(error)) from error
+        raise
     raise Unsupported("no engine of this kind is proposed for it")
 
 
@@ -184,8 +189,4 @@ def run_fp8(lab: Lab, shape: Convolution) -> dict[str, Any]:
             }
         except Unsupported as error:
             refusals.append(f"{output} output: {error}")
-        except CudnnError as error:
-            if not error.unsupported:
-                raise
-            refusals.append(f"{output} output: {error.name}")
     raise Unsupported("; ".join(refusals))

@@ -78,15 +78,19 @@ class Engine(NamedTuple):
 def engines(cudnn: Cudnn, graph: Node) -> Iterator[Engine]:
     """Engine configurations from heuristics mode A, then the fallback list; best first.
 
-    A mode that the release or GPU does not know is passed over.
+    A mode that the release or GPU does not know is passed over; raises the last CudnnError where
+    none is left.
     """
-    for mode in (HeurMode.A, HeurMode.FALLBACK):
+    modes = (HeurMode.A, HeurMode.FALLBACK)
+    refusals: list[CudnnError] = []
+    for mode in modes:
         try:
             configs = _configs(cudnn, graph, mode)
         except CudnnError as error:
-            if error.unsupported:
-                continue
-            raise
+            if not error.unsupported:
+                raise
+            refusals.append(error)
+            continue
         for config in configs:
             engine = Node(cudnn, Kind.ENGINE)
             if not config.get_into(Attr.ENGINECFG_ENGINE, [engine]):
@@ -98,6 +102,8 @@ def engines(cudnn: Cudnn, graph: Node) -> Iterator[Engine]:
                 frozenset(engine.get(Attr.ENGINE_NUMERICAL_NOTE, Type.NUMERICAL_NOTE, 16)),
                 mode.name,
             )
+    if len(refusals) == len(modes):
+        raise refusals[-1]
 
 
 def _configs(cudnn: Cudnn, graph: Node, mode: HeurMode) -> list[Node]:
