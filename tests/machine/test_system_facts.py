@@ -33,7 +33,8 @@ def test_this_machine_is_known() -> None:
     assert system.arch == platform.machine()
     assert system.disks[0].path == system.tmpdir
     assert system.disks[0].free is not None
-    assert system.disks[0].filesystem != ""
+    mounts = Path("/proc/self/mounts").read_text()
+    assert system.disks[0].filesystem != "" or " / " not in mounts
     assert system.libc is not None
 
 
