@@ -136,9 +136,9 @@ def inspect(
 ) -> None:
     """Measure what a cuDNN release contains: libraries, GPU code, headers.
 
-    Put the row that --yaml prints below `releases:` in the matrix, then run
-    `cudnn-doctor matrix compile`. Libraries in a wheel or archive are unpacked one at a time
-    into TMPDIR.
+    Put the row that --yaml prints below "releases:" in the matrix, then run
+    cudnn-doctor matrix compile. What is packed is unpacked into TMPDIR, one
+    library at a time.
     """
     from cudnn_doctor.machine.inspection import inspect as measure
     from cudnn_doctor.matrix.measured import release_of

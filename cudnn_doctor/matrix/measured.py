@@ -22,8 +22,6 @@ SOURCE = "inspected"
 _INDEX = "wheel-index"
 _COMPILES_OWN = "tensor_ir"
 """This engine compiles its kernels at run time: the few cubins in it decide nothing."""
-
-
 _TAGS = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 """manylinux1 was never true of cuDNN's wheels: for a flavour the libraries are measured instead."""
 
@@ -38,23 +36,16 @@ class Capabilities(NamedTuple):
 
 def capabilities(libraries: Mapping[str, LibraryContent]) -> Capabilities | None:
     """Which GPUs the libraries' code serves; None when none of them carries kernels."""
-    carriers = [
-        {capability(arch) for arch in content.sass}
-        for name, content in libraries.items()
-        if content.sass and _COMPILES_OWN not in name
+    carrying = [
+        content for name, content in libraries.items() if content.sass and _COMPILES_OWN not in name
     ]
-    if not carriers:
+    if not carrying:
         return None
-    everything = [c.sass for c in libraries.values()]
-    seen = _sorted({capability(arch).rstrip("a") for sass in everything for arch in sass})
-    full = tuple(cc for cc in seen if _is_full(cc, carriers))
-    texts = [
-        {capability(arch) for arch in content.ptx}
-        for name, content in libraries.items()
-        if content.sass and _COMPILES_OWN not in name
-    ]
-    partial = tuple(cc for cc in seen if cc not in full)
-    return Capabilities(full, partial, _sorted(set.intersection(*texts)))
+    codes = [{capability(arch) for arch in content.sass} for content in carrying]
+    texts = [{capability(arch) for arch in content.ptx} for content in carrying]
+    every = {capability(arch).rstrip("a") for c in libraries.values() for arch in c.sass}
+    full = _sorted(cc for cc in every if _is_full(cc, codes))
+    return Capabilities(full, _sorted(every.difference(full)), _sorted(set.intersection(*texts)))
 
 
 def _is_full(cc: str, carriers: list[set[str]]) -> bool:
@@ -97,7 +88,6 @@ def release_of(found: Inspection) -> Release:
             next_step="inspect the wheel or the archive as it was downloaded",
         )
     libraries = tuple(found.libraries)
-    wheels, archives = _wheel(found), _archive(found)
     return Release(
         version=found.release,
         build=found.version,
@@ -107,8 +97,8 @@ def release_of(found: Inspection) -> Release:
         variants=(
             Variant(cuda=found.cuda, source=SOURCE) if found.jit else _variant(found, found.cuda),
         ),
-        archives=archives,
-        wheels=wheels,
+        archives=_archive(found),
+        wheels=_wheel(found),
     )
 
 
