@@ -36,18 +36,21 @@ def no_nvidia_gpu(context: Context) -> Iterator[Finding]:
     if machine.system.wsl or machine.driver.jetpack:
         raise Skip("this kind of machine shows no GPU on the PCI bus")
     on_bus = gpus_on_bus(context)
-    if machine.gpus is None and on_bus is None:
+    no_driver = machine.driver.nvml_error == "NVML_ERROR_LIBRARY_NOT_FOUND" and not machine.partial
+    if machine.gpus is None and on_bus is None and not no_driver:
         raise Skip("whether there is a GPU is not known")
     if on_bus or machine.driver.kernel_version:
         return
     inside = f" of this {machine.system.container} container" if machine.system.container else ""
+    unread = on_bus is None
+    looked = "the PCI bus cannot be read" if unread else "no display controller of vendor 10de"
     yield Finding(
         id="no-nvidia-gpu",
         severity="error",
-        title=f"no NVIDIA GPU on the PCI bus{inside}",
+        title="no NVIDIA GPU to be seen" if unread else f"no NVIDIA GPU on the PCI bus{inside}",
         culprit="hardware",
         seen=(
-            Evidence(what="no display controller of vendor 10de", where="/sys/bus/pci/devices"),
+            Evidence(what=looked, where="/sys/bus/pci/devices"),
             Evidence(what=machine.driver.nvml_error or "NVML lists no GPU", how="NVML"),
         ),
         why="cuDNN computes on NVIDIA GPUs only.",
