@@ -36,7 +36,7 @@ from cudnn_doctor.install.plan import (
     WriteFile,
 )
 from cudnn_doctor.install.progress import Progress
-from cudnn_doctor.install.state import State, exclusive
+from cudnn_doctor.install.state import State, exclusive, held
 
 
 def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = False) -> Path:
@@ -230,6 +230,7 @@ def _run(step: Run, progress: Progress) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "LC_ALL": "C", **step.environ},
+            pass_fds=held(),
             check=False,
         )
     except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import files, manifest
 from cudnn_doctor.install.plan import FromIndex
+from cudnn_doctor.install.state import held
 from cudnn_doctor.install.unpack import complete_links
 from cudnn_doctor.matrix.model import Wheel
 
@@ -68,6 +69,7 @@ def fill(step: FromIndex) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "LC_ALL": "C"},
+        pass_fds=held(),
         check=False,
     )
     output = done.stdout.decode("utf-8", "replace").strip()

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 
+_HELD: set[int] = set()
+
 
 class State(NamedTuple):
     """Folders of this tool's state, by the XDG rules (root: under /var)."""
@@ -65,7 +67,8 @@ def make_folder(path: Path) -> Path:
 def exclusive(state: State, wait: float = 0.0) -> Iterator[None]:
     """Hold this tool's lock; another run that holds it is waited for, then named in the error.
 
-    ``wait`` is in seconds. The lock is the kernel's (flock): it never outlives its process.
+    ``wait`` is in seconds. The lock is the kernel's (flock): it never outlives its process and the
+    programs that inherited it (`held`).
     """
     path = make_folder(state.folder) / "lock"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -83,15 +86,24 @@ def exclusive(state: State, wait: float = 0.0) -> Iterator[None]:
                 time.sleep(0.1)
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
+        _HELD.add(fd)
         yield
     finally:
+        _HELD.discard(fd)
         os.close(fd)
+
+
+def held() -> tuple[int, ...]:
+    """Descriptors of the locks held, for programs to inherit: where this process is killed, nobody
+    undoes anything while a pip or dpkg of its is still at work."""
+    return tuple(_HELD)
 
 
 def _busy(fd: int, path: Path) -> DoctorError:
     holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
     return DoctorError(
-        f"another cudnn-doctor (process {holder}) is changing this machine",
+        f"another cudnn-doctor (process {holder}), or a program that it started, is changing this "
+        "machine",
         where=str(path),
         next_step="wait until it ends, or run again with --wait SECONDS",
         exit_code=ExitCode.NOTHING_CHANGED,

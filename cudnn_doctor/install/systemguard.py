@@ -11,6 +11,7 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.packages import Manager, manager_named
 from cudnn_doctor.install.plan import AnyStep, GuardSystem, Run
 from cudnn_doctor.install.progress import Progress
+from cudnn_doctor.install.state import held
 
 _BEFORE, _AFTER = "before.json", "after.json"
 
@@ -79,6 +80,7 @@ def _call(argv: tuple[str, ...], progress: Progress) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+        pass_fds=held(),
         check=False,
     )
     output = done.stdout.decode("utf-8", "replace").strip()

@@ -106,7 +106,7 @@ def roll_back(receipt: str) -> None:
 
 
 def recover() -> bool:
-    with exclusive(STATE):
+    with exclusive(STATE, wait=30):
         return executor.recover(STATE, Silent())
 
 

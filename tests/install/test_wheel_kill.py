@@ -16,6 +16,7 @@ from support import fakewheels, wheelworld
 from support.wheelindex import WheelIndex
 from support.wheelworld import World
 
+from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install import executor
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.progress import Silent
@@ -26,6 +27,7 @@ RUNNER = """
 import sys
 from pathlib import Path
 import msgspec
+from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install import executor
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.progress import Silent
@@ -97,8 +99,10 @@ def _there(world: World) -> bool:
     return (world.site / "nvidia/cudnn/include").is_dir()
 
 
-def kill_when(moment: Callable[[World], bool], world: World, plan: Plan) -> int:
-    """Carry the plan out in another process; kill it and all its children at the moment."""
+def kill_when(
+    moment: Callable[[World], bool], world: World, plan: Plan, *, children: bool = True
+) -> int:
+    """Carry the plan out in another process; kill it, and all its children, at the moment."""
     file = world.base / "plan.json"
     file.write_text(wheelworld.encode(plan))
     argv = [
@@ -113,7 +117,7 @@ def kill_when(moment: Callable[[World], bool], world: World, plan: Plan) -> int:
     while child.poll() is None and not moment(world):
         time.sleep(0.0005)
     if child.poll() is None:
-        os.killpg(child.pid, signal.SIGKILL)
+        (os.killpg if children else os.kill)(child.pid, signal.SIGKILL)
     return child.wait()
 
 
@@ -126,7 +130,7 @@ def test_a_kill_in_the_middle_is_undone_by_the_next_command(
     code = kill_when(moment, world, world.plan("9.10.2.21"))
     assert code == -signal.SIGKILL
     assert world.tree() != before
-    with exclusive(world.state):
+    with exclusive(world.state, wait=10):
         assert executor.recover(world.state, Silent())
     assert world.tree() == before
     assert world.versions()["nvidia-cudnn-cu12"] == "9.1.0.70"
@@ -142,7 +146,18 @@ def test_a_first_installation_that_was_killed_leaves_nothing(world: World) -> No
     subprocess.run([*command, *names], check=True)
     before = world.tree()
     assert kill_when(new_is_coming, world, world.plan("9.10.2.21")) == -signal.SIGKILL
-    with exclusive(world.state):
+    with exclusive(world.state, wait=10):
         executor.recover(world.state, Silent())
     assert world.tree() == before
     assert not (world.site / "nvidia").exists()
+
+
+@pytest.mark.parametrize("world", ["pip"], indirect=True)
+def test_nothing_is_undone_while_an_orphaned_pip_is_at_work(world: World) -> None:
+    before = world.tree()
+    kill_when(old_is_going, world, world.plan("9.10.2.21"), children=False)
+    with pytest.raises(DoctorError, match="a program that it started"):
+        executor.execute(world.plan("9.1.0.70"), world.state, Silent())
+    with exclusive(world.state, wait=60):
+        assert executor.recover(world.state, Silent())
+    assert world.tree() == before
