@@ -21,6 +21,7 @@ class Commands(LazyGroup):
         "resolve": Place("resolve", "resolve"),
         "which": Place("which", "which"),
         "verify": Place("verify", "verify"),
+        "report": Place("report", "report"),
         "install": Place("install", "install"),
         "list": Place("installed", "list_"),
         "use": Place("installed", "use"),

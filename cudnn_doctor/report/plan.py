@@ -30,8 +30,11 @@ _WIDTH = 80
 def to_text(plan: Plan) -> str:
     """The plan for a terminal: all that will be changed, in order, in at most 80 columns (paths
     and commands stay whole)."""
-    lines = [f"{plan.action} cuDNN {plan.version} for CUDA {plan.cuda}"]
-    lines += [f"  method {plan.method}, in {plan.target}"]
+    if plan.action == "fix":
+        lines = [f"fix {plan.target}"]
+    else:
+        lines = [f"{plan.action} cuDNN {plan.version} for CUDA {plan.cuda}"]
+        lines += [f"  method {plan.method}, in {plan.target}"]
     lines += _section("Why", plan.reasons)
     lines += _section("Mind", plan.warnings)
     lines += ["", "Steps" if plan.steps else "Nothing is to be done."]
@@ -82,7 +85,7 @@ def _details(step: AnyStep) -> Iterable[str]:
         yield from step.requirement.split(" --hash=")
     elif isinstance(step, Run):
         yield shlex.join(step.argv)
-    elif isinstance(step, SwitchLink):
+    elif isinstance(step, SwitchLink) and step.target:
         yield f"{step.path} -> {step.target}"
     elif isinstance(step, WriteFile):
         yield step.path

@@ -134,7 +134,9 @@ _LINES: dict[type[Any], Callable[[Any], Iterable[str]]] = {
     RemoveTree: lambda step: [f"rm -rf {q(step.path)}"],
     RemoveFolder: lambda step: [f"rmdir {q(step.path)} 2>/dev/null || true"],
     WriteFile: _write_file,
-    SwitchLink: lambda step: [f"ln -sfn {q(step.target)} {q(step.path)}"],
+    SwitchLink: lambda step: [
+        f"ln -sfn {q(step.target)} {q(step.path)}" if step.target else f"rm -f {q(step.path)}"
+    ],
     GuardPackages: lambda step: [": # cudnn-doctor would keep the old files until this is done"],
     Run: _run,
     Prove: _prove,

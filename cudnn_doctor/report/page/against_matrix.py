@@ -13,6 +13,7 @@ from cudnn_doctor.matrix.resolver import Conflict, Resolution, resolve
 from cudnn_doctor.matrix.specs import version_key
 from cudnn_doctor.matrix.target import Target
 from cudnn_doctor.report.page.html import Html, el
+from cudnn_doctor.versions import CudnnVersion
 
 _WIDTH = 380
 _LEFT, _RIGHT = 14, 366
@@ -34,7 +35,7 @@ def against_matrix(machine: Machine, matrix: Matrix) -> Html | None:
     answer = _answer(machine, matrix)
     if not installed and not machine.gpus:
         return None
-    marks = [_Mark(_short(version), "installed", "installed") for version in installed]
+    marks = [_Mark(v, "installed", "installed") for v in map(_short, installed) if v]
     if isinstance(answer, Resolution):
         marks.append(_Mark(_short(answer.version), "newest that suits", "allowed"))
     latest = newest(matrix)
@@ -56,7 +57,11 @@ def _answer(machine: Machine, matrix: Matrix) -> Resolution | Conflict | str:
 
 
 def _short(version: str) -> str:
-    return ".".join(version.split(".")[:3])
+    """``9.10.2`` of ``9.10.2.21``; empty for what is no version."""
+    try:
+        return CudnnVersion.parse(version).short
+    except ValueError:
+        return ""
 
 
 def _said(installed: list[str], answer: Resolution | Conflict | str) -> Iterable[Html]:

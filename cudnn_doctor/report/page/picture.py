@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-import textwrap
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cudnn_doctor.checks.model import FrameworkLoad
+from cudnn_doctor.machine.consumers import PLAIN
 from cudnn_doctor.machine.loads import Load, LoadPlan
 from cudnn_doctor.machine.names import parse_cudnn
 from cudnn_doctor.report.page.html import Html, el
@@ -37,7 +38,8 @@ class _Box:
 
 def picture(plans: tuple[LoadPlan, ...], loads: tuple[FrameworkLoad, ...]) -> Html | None:
     """The section; from the loads of a description where the files are not known."""
-    drawings = [_drawing(*_planned(plan)) for plan in plans if plan.uses_cudnn is not False]
+    shown = [plan for plan in plans if plan.uses_cudnn is not False and _worth_showing(plan)]
+    drawings = [_drawing(*_planned(plan)) for plan in shown]
     if not any(plan.shim and plan.shim.path for plan in plans):
         drawings = [
             _drawing(_name(load.framework, load.version), "", _told(load)) for load in loads
@@ -52,6 +54,11 @@ def picture(plans: tuple[LoadPlan, ...], loads: tuple[FrameworkLoad, ...]) -> Ht
     )
 
 
+def _worth_showing(plan: LoadPlan) -> bool:
+    """A plain program that finds no cuDNN is no fault: nobody may have meant it to."""
+    return plan.consumer.name != PLAIN or bool(plan.shim and plan.shim.path)
+
+
 def _name(name: str, version: str) -> str:
     return f"{name} {version}".rstrip()
 
@@ -59,7 +66,7 @@ def _name(name: str, version: str) -> str:
 def _planned(plan: LoadPlan) -> tuple[str, str, list[_Box]]:
     who = plan.consumer
     title = _name(who.name, who.version)
-    if who.name == "dlopen":
+    if who.name == PLAIN:
         title = f"a plain program (libcudnn.so.{who.major})"
     groups: dict[tuple[str, str, str], list[Load]] = {}
     for load in (*((plan.shim,) if plan.shim else ()), *plan.sublibraries):
@@ -107,15 +114,16 @@ def _part(name: str) -> str:
 
 
 def _wrapped(kind: str, text: str, most: int) -> list[tuple[str, str]]:
-    """Lines that fit, at most ``most``; of a long text the beginning."""
+    """Lines that fit, broken at blanks and before slashes, at most ``most`` of them."""
     width = _COLUMNS.get(kind, _COLUMNS["body"])
-    lines = (
-        textwrap.wrap(text, width, break_on_hyphens=False)
-        if kind != "mono"
-        else [text[at : at + width] for at in range(0, len(text), width)]
-    )
+    lines = [""]
+    for piece in re.findall(rf"\s*/?[^\s/]{{1,{width - 1}}}|/", text):
+        if len(lines[-1] + piece) > width:
+            lines.append("")
+        lines[-1] += piece if lines[-1] else piece.lstrip()
+    lines = [line for line in lines if line]
     if len(lines) > most:
-        lines = [*lines[: most - 1], lines[most - 1][: width - 1] + "…"]
+        lines = [*lines[: most - 1], lines[most - 1][: width - 1] + "\N{HORIZONTAL ELLIPSIS}"]
     return [(kind, line) for line in lines]
 
 

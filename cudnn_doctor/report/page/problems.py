@@ -48,7 +48,7 @@ def _card(outcome: Outcome, consequences: list[Outcome]) -> Html:
         ),
         el("p", _labels(outcome), class_="labels"),
         el("p", f"Suppressed: {outcome.suppressed}") if outcome.suppressed else None,
-        el("p", outcome.why, class_="why") if outcome.why else None,
+        el("p", _capital(outcome.why), class_="why") if outcome.why else None,
         [_remedy(remedy, number) for number, remedy in enumerate(outcome.remedies)],
         _seen(outcome.seen),
         _consequences(consequences),
@@ -69,14 +69,18 @@ def _remedy(remedy: Remedy, number: int) -> Html:
         for word in ("as root" if remedy.needs_root else None, _SAFETY[remedy.safety])
         if word
     ]
-    title = remedy.title[:1].upper() + remedy.title[1:]
+    title = remedy.title.removeprefix("or ")
     return el(
         "div",
-        el("p", el("strong", "Or: " if number else "Mend: "), title, " ", chips),
+        el("p", el("strong", "Or: " if number else "Mend: "), _capital(title), " ", chips),
         el("p", f"Changes {remedy.changes}", class_="dim") if remedy.changes else None,
         _commands(remedy.commands),
         class_="remedy",
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _commands(commands: tuple[str, ...]) -> Html | None:

@@ -7,6 +7,11 @@ from collections.abc import Iterable
 from cudnn_doctor.report.page.html import Html, el
 from cudnn_doctor.verify.model import StepResult, Verdict
 
+_UNITS = (
+    ("tflops", "gemm_tflops", "TFLOP/s (GEMM)"),
+    ("relu_gbs", "copy_gbs", "GB/s (copy)"),
+)
+"""Field of the rate, field of the ceiling that was measured beside it, unit."""
 _WORDS = {"pass": "pass", "fail": "failed", "skip": "not run"}
 
 
@@ -63,12 +68,10 @@ def _bars(steps: Iterable[StepResult]) -> Html | None:
 def _bar(step: StepResult) -> Html:
     data = step.data
     ratio = max(0.0, float(data["ratio"]))
-    if "tflops" in data:
-        told = f"{data['tflops']:.0f} of {data.get('gemm_tflops', 0):.0f} TFLOP/s (GEMM)"
-    elif "relu_gbs" in data:
-        told = f"{data['relu_gbs']:.0f} of {data.get('copy_gbs', 0):.0f} GB/s (copy)"
-    else:
-        told = ""
+    told = ""
+    for own, reference, unit in _UNITS:
+        if own in data and reference in data:
+            told = f"{data[own]:.0f} of {data[reference]:.0f} {unit}"
     state = "bad" if step.status == "fail" else "good" if ratio >= 0.8 else "fair"
     width = min(ratio, 1.15) / 1.2 * 100
     return el(
