@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import shutil
 import signal
 import subprocess
@@ -16,6 +18,7 @@ from conftest import Redist
 from support.cli import Cli, tree
 from support.redist_server import RedistServer
 
+import cudnn_doctor
 from cudnn_doctor.cli import run
 from cudnn_doctor.install.executor import recover
 from cudnn_doctor.install.journal import Journal
@@ -226,10 +229,10 @@ def test_exit_codes(job: Job, more: tuple[str, ...], code: int) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a MiB."""
+    """A file system of 4 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
@@ -242,7 +245,7 @@ def test_no_space(job: Job, small_disk: Path, tmp_path: Path, told: bool) -> Non
     matrix = tmp_path / "matrix.yaml"
     lines = job.redist.matrix.read_text().splitlines()
     matrix.write_text("\n".join(x for x in lines if told or "size:" not in x))
-    (small_disk / "ballast").write_bytes(bytes(900 << 10))
+    (small_disk / "ballast").write_bytes(bytes(4040 << 10))
     errors = job.cli(*job.args("9.10.2", "--matrix", matrix), code=5).stderr
     assert ("not enough space" if told else "No space left") in errors
     assert not job.prefix.exists()
@@ -252,7 +255,7 @@ def test_no_space(job: Job, small_disk: Path, tmp_path: Path, told: bool) -> Non
 @pytest.mark.root
 def test_no_space_for_the_download(job: Job, small_disk: Path) -> None:
     job.cli.environ["CUDNN_DOCTOR_CACHE"] = str(small_disk / "cache")
-    (small_disk / "ballast").write_bytes(bytes(900 << 10))
+    (small_disk / "ballast").write_bytes(bytes(4040 << 10))
     errors = job.cli(*job.args("9.10.2"), code=5).stderr
     assert "not enough space" in errors and "CUDNN_DOCTOR_CACHE" in errors
 
@@ -267,18 +270,41 @@ def test_a_read_only_target(job: Job, small_disk: Path) -> None:
 
 @pytest.mark.root
 def test_no_permission(job: Job, tmp_path: Path) -> None:
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
+    """As nobody, in a fork: the modules are there before, for nobody may not read them."""
+    for module in pkgutil.walk_packages(cudnn_doctor.__path__, "cudnn_doctor."):
+        if module.name != "cudnn_doctor.__main__":
+            importlib.import_module(module.name)
+    for parent in (tmp_path, *tmp_path.parents[:-2]):
+        parent.chmod(parent.stat().st_mode | 0o055)
     for folder in ("state", "cache", "home"):
         (tmp_path / folder).mkdir()
         os.chown(tmp_path / folder, 65534, 65534)
     (tmp_path / "closed").mkdir(mode=0o755)
     job.prefix = tmp_path / "closed" / "p"
-    matrix = tmp_path / "matrix.yaml"
-    shutil.copy(job.redist.matrix, matrix)
-    running = job.start("9.10.2", "--matrix", str(matrix), user=65534, group=65534)
-    _, errors = running.communicate(timeout=60)
-    assert running.returncode == 5
+    matrix = shutil.copy(job.redist.matrix, tmp_path / "matrix.yaml")
+    code, errors = as_nobody(job.cli, job.args("9.10.2", "--matrix", matrix))
+    assert code == 5, errors
     assert "this needs root" in errors and "--sudo" in errors
     assert not list((tmp_path / "closed").iterdir())
+
+
+def as_nobody(cli: Cli, args: list[str]) -> tuple[int, str]:
+    """Run the command line in a fork with the rights of nobody; exit code and stderr."""
+    log = cli.base / "stderr"
+    child = os.fork()
+    if child:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return code, log.read_text()
+    try:
+        sys.stdout = sys.stderr = log.open("w", buffering=1)
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        os.environ.update(cli.environ)
+        sys.argv = ["cudnn-doctor", *args]
+        run()
+    except SystemExit as end:
+        sys.stderr.flush()
+        os._exit(int(end.code or 0))
+    finally:
+        os._exit(99)
