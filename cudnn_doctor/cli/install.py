@@ -62,6 +62,7 @@ def install(
     version: opts.Version = None,
     cuda: opts.Cuda = None,
     wanted: opts.Wanted = None,
+    project: opts.Project = None,
     gpu: opts.Gpu = None,
     driver: opts.Driver = None,
     arch: opts.Arch = None,
@@ -123,6 +124,7 @@ def install(
         arch=arch,
         glibc=glibc,
         wanted=wanted,
+        project=project,
         version=version,
         flavour=flavour.value,
         no_gpu=no_gpu,
@@ -139,7 +141,7 @@ def install(
         hold=hold,
         sudo=sudo,
         fresh=dry_run and format in FOR_IMAGES,
-        frameworks_asked=bool(wanted),
+        frameworks_asked=bool(wanted or project),
     )
     how = ap.How(yes, dry_run, format, wait, sudo, as_json)
     with ap.alone(how):

@@ -45,6 +45,7 @@ def resolve(
     arch: opts.Arch = None,
     glibc: opts.Glibc = None,
     wanted: opts.Wanted = None,
+    project: opts.Project = None,
     method: Annotated[
         opts.MethodName | None, typer.Option(help="Only this way to install.")
     ] = None,
@@ -77,6 +78,7 @@ def resolve(
         arch=arch,
         glibc=glibc,
         wanted=wanted,
+        project=project,
         method=method.value if method else None,
         version=version,
         flavour=flavour.value,

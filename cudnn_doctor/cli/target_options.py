@@ -64,6 +64,14 @@ Wanted = Annotated[
         help=r'Framework that must work: "torch==2.6.*", "jax\[cuda12]". Repeatable.',
     ),
 ]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        "--project",
+        metavar="DIR",
+        help="Frameworks that this folder's lock and requirement files ask for, as if by --for.",
+    ),
+]
 Version = Annotated[
     str | None,
     typer.Option(
@@ -101,6 +109,7 @@ class TargetOptions(NamedTuple):
     flavour: str = "full"
     no_gpu: bool = False
     snapshot: str | None = None
+    project: str | None = None
 
 
 def build_target(options: TargetOptions, facts: Matrix) -> Target:
@@ -122,7 +131,9 @@ def build_target(options: TargetOptions, facts: Matrix) -> Target:
     return msgspec.structs.replace(
         target,
         cuda=_number("--cuda", options.cuda, r"\d{1,2}(\.\d{1,2})?", "12 or 12.4"),
-        frameworks=_requests(target.frameworks, options.wanted or []),
+        frameworks=_requests(
+            target.frameworks, [*(options.wanted or []), *_asked_in(options.project, facts)]
+        ),
         method=options.method,
         version=_specifier(options.version),
         flavour=options.flavour,
@@ -210,6 +221,26 @@ def _requests(
         raise _usage(str(error), 'write it as for pip: --for "torch==2.6.*"') from error
     names = {request.name for request in asked}
     return (*asked, *(request for request in installed if request.name not in names))
+
+
+def _asked_in(folder: str | None, facts: Matrix) -> list[str]:
+    """Requirements on frameworks in a folder's files, locked ones first, each framework once."""
+    if not folder:
+        return []
+    import os
+
+    from cudnn_doctor.machine.host import Host
+    from cudnn_doctor.machine.project import probe_project
+
+    if not os.path.isdir(folder):
+        raise _usage(f"--project {folder!r} is no folder")
+    known = {name for need in facts.frameworks for name in (need.framework, need.distribution)}
+    asked = sorted(probe_project(Host(), folder).requirements, key=lambda r: r.kind != "lock")
+    found: dict[str, str] = {}
+    for requirement in asked:
+        if requirement.name in known and requirement.kind != "image":
+            found.setdefault(requirement.name, f"{requirement.name}{requirement.wanted}")
+    return list(found.values())
 
 
 def _specifier(version: str | None) -> str | None:
