@@ -72,15 +72,16 @@ def make_payload(base: Path, copies: int) -> dict[str, Path]:
 
 
 def make_archive(root: Path, files: dict[str, Path], *, blocks: bool) -> Path:
-    """An archive in NVIDIA's layout, with static libraries as large as the shared ones."""
+    """An archive in NVIDIA's layout, with a static library as large as the largest shared one."""
     target = root / redist.archive_name(VERSION, "12")
     target.parent.mkdir(parents=True, exist_ok=True)
     plain = target.with_suffix(".tar")
     top = target.name.removesuffix(".tar.xz")
     with tarfile.open(plain, "w") as tar:
         for name, path in files.items():
-            tar.add(path, f"{top}/{name}")
-        tar.add(files[f"lib/{SONAMES[1]}"], f"{top}/lib/libcudnn_static.a")
+            redist.add_file(tar, f"{top}/{name}", path.read_bytes())
+        static = files[f"lib/{SONAMES[1]}"].read_bytes()
+        redist.add_file(tar, f"{top}/lib/libcudnn_static.a", static)
     options = ["--threads=2", "--block-size=8MiB"] if blocks else ["--threads=1"]
     with target.open("wb") as out:
         subprocess.run(["xz", "-c", "-3", *options, str(plain)], check=True, stdout=out)

@@ -14,6 +14,7 @@ from cudnn_doctor import __version__
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
+    FetchKey,
     FromIndex,
     Plan,
     Run,
@@ -76,6 +77,10 @@ def _details(step: AnyStep) -> Iterable[str]:
     """What the title does not say: the paths, addresses and commands."""
     if isinstance(step, Fetch):
         yield step.urls[0]
+    elif isinstance(step, FetchKey):
+        yield step.urls[0]
+        yield f"fingerprint {step.fingerprint}"
+        yield step.path
     elif isinstance(step, Unpack):
         size = f" ({step.source.size / 1e6:.0f} MB)" if step.source.size else ""
         yield f"{step.source.urls[0]}{size}"

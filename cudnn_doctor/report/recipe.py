@@ -9,8 +9,10 @@ from typing import Any
 
 from cudnn_doctor.install.plan import (
     Fetch,
+    FetchKey,
     FromIndex,
     GuardPackages,
+    GuardSystem,
     MakeFolder,
     MoveTree,
     Plan,
@@ -120,13 +122,25 @@ def _run(step: Run) -> Iterable[str]:
     yield fed + " ".join([*names, shlex.join(step.argv)]) + (" || true" if step.may_fail else "")
 
 
+def _fetch_key(step: FetchKey) -> Iterable[str]:
+    """The key, refused unless its primary key has the fingerprint; needs gpg."""
+    path = q(step.path)
+    yield " || ".join(f"curl -fL --retry 5 -o {path} {q(url)}" for url in step.urls)
+    found = f"gpg --show-keys --with-colons {path} | awk -F: '/^fpr:/ {{ print $10; exit }}'"
+    yield f'[ "$({found})" = {q(step.fingerprint)} ] || {{ rm -f {path}; exit 1; }}'
+
+
 def _prove(step: Prove) -> Iterable[str]:
+    if step.listing:
+        yield f"{shlex.join(step.listing)} | grep -q /libcudnn.so."
+        return
     for soname in step.sonames:
         yield f"test -s {q(os.path.join(step.folder, soname))}"
 
 
 _LINES: dict[type[Any], Callable[[Any], Iterable[str]]] = {
     Fetch: _fetch,
+    FetchKey: _fetch_key,
     Unpack: _unpack,
     FromIndex: _from_index,
     MakeFolder: lambda step: [f"mkdir -p {q(step.path)}"],
@@ -138,6 +152,7 @@ _LINES: dict[type[Any], Callable[[Any], Iterable[str]]] = {
         f"ln -sfn {q(step.target)} {q(step.path)}" if step.target else f"rm -f {q(step.path)}"
     ],
     GuardPackages: lambda step: [": # cudnn-doctor would keep the old files until this is done"],
+    GuardSystem: lambda step: [": # cudnn-doctor would remember the packages until this is done"],
     Run: _run,
     Prove: _prove,
 }
