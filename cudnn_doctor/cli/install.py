@@ -150,7 +150,7 @@ def install(
             request = request_from(locked, wish)
         else:
             request = settle(wish, opts.build_target(options, facts), facts)
-        machine = Machine() if request.method == "tarball" else opts.this_machine()
+        machine = Machine() if request.method == "tarball" else opts.this_machine(python)
         plan = plan_install(request, machine, facts)
         if locked:
             verify(locked, plan)

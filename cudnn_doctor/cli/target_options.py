@@ -153,11 +153,11 @@ def _base(snapshot: str | None, *, described: bool) -> Target:
 
 
 @functools.cache
-def this_machine() -> Machine:
-    """The facts of this machine, probed once a run."""
-    from cudnn_doctor.machine.probe import probe_machine
+def this_machine(python: str | None = None) -> Machine:
+    """The facts of this machine, probed once a run, with one more Python environment if told."""
+    from cudnn_doctor.machine.probe import ProbeOptions, probe_machine
 
-    return probe_machine()
+    return probe_machine(ProbeOptions(python=(python,) if python else ()))
 
 
 def _described(
