@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cudnn_doctor.checks.registry import Skip
 from cudnn_doctor.machine.loads import Consumer, LoadPlan
@@ -23,8 +23,7 @@ BY_PATH = "a program that opens the wheel"
 """Name of the consumer that opens an environment's wheel by its path, where no framework does."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """What the user told about the machine and about the judgement."""
 
     no_gpu: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cudnn_doctor.checks.context import BY_PATH, Context, folder_of, parse, same_release
 from cudnn_doctor.machine.catalogue import SCHEMES, scheme_for
@@ -12,8 +12,7 @@ from cudnn_doctor.machine.model import CudnnCopy, Framework
 from cudnn_doctor.matrix.model import FrameworkNeed
 
 
-@dataclass(frozen=True)
-class Got:
+class Got(NamedTuple):
     """What one framework wants and gets."""
 
     framework: Framework
@@ -154,7 +153,7 @@ def _from_plan(
     if copy is None or copy.private:
         copy = context.copy_at(got.folder) or copy
     version = (speaker.version if speaker else None) or (copy.version if copy else None)
-    return replace(got, copy=copy, version=version)
+    return got._replace(copy=copy, version=version)
 
 
 _SPEAKING = ("libcudnn_graph", "libcudnn_ops_infer")

@@ -8,8 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from cudnn_doctor.checks.context import Context
@@ -61,8 +60,7 @@ class Skip(Exception):
     """Raised by a rule whose facts are missing; the text says which."""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One declared rule."""
 
     id: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,8 +19,7 @@ STALE = "suppression-stale"
 """Id of the finding about an entry that is past its date or matches nothing."""
 
 
-@dataclass(frozen=True)
-class Suppression:
+class Suppression(NamedTuple):
     """One entry: ``ID=REASON@YYYY-MM-DD``."""
 
     id: str

@@ -7,12 +7,10 @@ about each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True)
-class LoadingScheme:
+class LoadingScheme(NamedTuple):
     """How a framework gets at cuDNN."""
 
     uses_cudnn: bool | None
@@ -56,8 +54,7 @@ SCHEMES: dict[str, LoadingScheme] = {
 }
 
 
-@dataclass(frozen=True)
-class SchemeRange:
+class SchemeRange(NamedTuple):
     """A loading scheme and the versions of the framework that use it."""
 
     scheme: str
@@ -69,8 +66,7 @@ class SchemeRange:
     """True: only versions with a local part (``+cu118``, the framework's own index)."""
 
 
-@dataclass(frozen=True)
-class FrameworkDescriptor:
+class FrameworkDescriptor(NamedTuple):
     """One framework; globs are relative to a site-packages folder."""
 
     name: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from cudnn_doctor.machine.flavour import embedded_cuda
 from cudnn_doctor.machine.host import Host
@@ -34,13 +35,12 @@ _KINDS = (
 )
 
 
-@dataclass
-class _Group:
+class _Group(msgspec.Struct, eq=False):
     """Files of one major in one real folder."""
 
     folder: str
     major: int | None
-    files: dict[str, Library] = field(default_factory=dict)
+    files: dict[str, Library] = {}
     """By file name."""
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
 
 from cudnn_doctor.machine.loaderconfig import TRIPLETS
 from cudnn_doctor.machine.loads import Load, Via
@@ -21,8 +23,7 @@ from cudnn_doctor.machine.names import is_relevant
 _CLASS = {"i386": 32, "arm": 32, "ppc": 32}
 
 
-@dataclass(frozen=True)
-class Tag:
+class Tag(NamedTuple):
     """One DT_RPATH or DT_RUNPATH of one object."""
 
     name: str
@@ -35,8 +36,7 @@ class Tag:
         return posixpath.dirname(self.path)
 
 
-@dataclass(eq=False)
-class Mapped:
+class Mapped(msgspec.Struct, eq=False):
     """An object in the process."""
 
     path: str
@@ -56,15 +56,13 @@ class Mapped:
         return cls(path, real, library.soname, *tags, loader, library)
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     path: str
     via: Via
     because: str
 
 
-@dataclass
-class Process:
+class Process(msgspec.Struct, eq=False):
     """A process that opens libraries, one call after the other."""
 
     files: Mapping[str, Library]
@@ -72,11 +70,12 @@ class Process:
     config: LoaderConfig
     environ: Mapping[str, str]
     arch: str | None = None
-    program: Mapped = field(default_factory=lambda: Mapped("", ""))
-    mapped: list[Mapped] = field(default_factory=list)
-    failed: dict[str, Load] = field(default_factory=dict)
+    program: Mapped = msgspec.field(default_factory=lambda: Mapped("", ""))
+    mapped: list[Mapped] = []
+    failed: dict[str, Load] = {}
     """Last failure of each name that could not be mapped."""
-    _names: dict[str, Mapped] = field(default_factory=dict)
+    _names: dict[str, Mapped] = {}
+    _known: set[str] = set()
 
     def __post_init__(self) -> None:
         self._known = {posixpath.basename(path) for path in self.files}

@@ -10,7 +10,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from cudnn_doctor.machine.distributions import read_distributions
 from cudnn_doctor.machine.elf import Elf, exported_bytes, read_elf
@@ -89,17 +90,16 @@ def read_program(host: Host, path: str, loader: LoaderConfig) -> tuple[Library, 
     return tuple(reader.found.values())
 
 
-@dataclass
-class _Reader:
+class _Reader(msgspec.Struct, eq=False):
     """Reads each real file once, however many names lead to it."""
 
     host: Host
     versions: dict[str, str]
     """Version by path, from wheels."""
-    found: dict[str, Library] = field(default_factory=dict)
-    _elves: dict[str, Elf] = field(default_factory=dict)
-    _listed: dict[str, list[str]] = field(default_factory=dict)
-    _seen: set[str] = field(default_factory=set)
+    found: dict[str, Library] = {}
+    _elves: dict[str, Elf] = {}
+    _listed: dict[str, list[str]] = {}
+    _seen: set[str] = set()
 
     def read_folder(self, folder: str, every: Iterable[str] = ()) -> None:
         """Take in the relevant names of a folder, and those named by ``every``."""

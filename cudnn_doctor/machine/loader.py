@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -78,8 +77,7 @@ def _scheme(consumer: Consumer) -> LoadingScheme:
     return SCHEMES.get(consumer.scheme, SCHEMES["unknown"])
 
 
-@dataclass
-class _Run:
+class _Run(msgspec.Struct, eq=False, dict=True):
     """One simulated process of one consumer."""
 
     machine: Machine
@@ -87,8 +85,8 @@ class _Run:
     environ: Mapping[str, str]
     files: Files
     certain: bool = True
-    notes: list[str] = field(default_factory=list)
-    parts: dict[str, Mapped] = field(default_factory=dict)
+    notes: list[str] = []
+    parts: dict[str, Mapped] = {}
 
     def __post_init__(self) -> None:
         machine, consumer = self.machine, self.consumer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import struct
 from typing import Literal
@@ -55,11 +56,15 @@ def probe_system(host: Host) -> System:
 
 
 def _distro(host: Host) -> dict[str, str]:
-    """os-release's fields, by the distro library; empty when there is none."""
+    """os-release's fields; empty when there is none."""
+    if host.live:
+        try:
+            told = platform.freedesktop_os_release()
+        except (OSError, ValueError):
+            return {}
+        return {key.lower(): value for key, value in told.items()}
     import distro
 
-    if host.live:
-        return distro.os_release_info()
     for path in ("/etc/os-release", "/usr/lib/os-release"):
         if host.text(path) is not None:
             # Its root_dir would follow absolute links out of the root, so the file is given.

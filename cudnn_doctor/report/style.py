@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 _SIGNS = {
@@ -20,8 +19,7 @@ _SIGNS = {
 }
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """How to paint: ``paint`` colours a text, ``sign`` gives a mark."""
 
     colour: bool = False
