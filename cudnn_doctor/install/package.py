@@ -53,6 +53,8 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     installed = {p.name: p for p in machine.packages}
     _refuse_held(targets, installed, manager)
     _refuse_foreign_repositories(choice, machine)
+    if request.hold and not request.fresh and (reason := manager.cannot_hold()):
+        raise _refused(f"the packages cannot be held: {reason}", "or leave --hold out")
     drop = [] if request.fresh else _in_the_way(choice, request, installed)
     known = None if request.fresh else _configured(choice, machine, request)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]

@@ -47,6 +47,9 @@ class Manager(Protocol):
     def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
         """Steps that take ``before`` back and hold the packages if asked."""
 
+    def cannot_hold(self) -> str:
+        """Why packages cannot be held here; empty where they can."""
+
     def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
         """Install or downgrade to the targets and remove ``drop``, in one transaction."""
 

@@ -62,6 +62,9 @@ class Apt:
             )
         return steps
 
+    def cannot_hold(self) -> str:
+        return ""
+
     def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
         words = [f"{t.name}={t.version}" if t.version else t.name for t in targets]
         return (*_INSTALL, *words, *(f"{name}-" for name in drop))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping
 
 from cudnn_doctor.install import packages_rpm as rpm
@@ -37,12 +38,23 @@ class Dnf:
             return []
         return [
             Run(
-                title=f"hold {', '.join(names)} (needs dnf's versionlock plugin)",
+                title=f"hold {', '.join(names)}",
                 argv=("dnf", "-y", "versionlock", "add", *names),
                 undo=(("dnf", "-y", "versionlock", "delete", *names),),
                 needs_root=True,
             )
         ]
+
+    def cannot_hold(self) -> str:
+        command = ("dnf", "versionlock", "--help")
+        try:
+            done = subprocess.run(
+                command, capture_output=True, stdin=subprocess.DEVNULL, check=False
+            )
+        except OSError as error:
+            return f"dnf cannot be run: {error.strerror}"
+        plugin = "install python3-dnf-plugin-versionlock first"
+        return f"dnf's versionlock plugin is not here: {plugin}" if done.returncode else ""
 
     def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
         words = [f"{t.name}-{t.version}" if t.version else t.name for t in targets]

@@ -31,6 +31,9 @@ class Pacman:
     def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
         return []
 
+    def cannot_hold(self) -> str:
+        return "pacman holds by its configuration: add `IgnorePkg = cudnn` to /etc/pacman.conf"
+
     def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
         return ("pacman", "-S", "--noconfirm", "--needed", *(t.name for t in targets))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+import distro
 import msgspec
 import pytest
 from support import debs, roots
@@ -81,6 +83,8 @@ def matrix(key: SigningKey) -> Matrix:
 
 
 def look() -> Machine:
+    importlib.reload(distro.distro)  # it remembers the os-release of the machine outside
+    importlib.reload(distro)
     host = Host("/")
     packages, repositories = probe_packages(host)
     return Machine(system=probe_system(host), packages=packages, repositories=repositories)
@@ -236,6 +240,38 @@ def test_a_pin_of_the_administrator_is_foreseen(root: Path, matrix: Matrix) -> N
     roots.inside(root, shell, "dpkg --purge --force-all libcublas-12-8")
     with pytest.raises(DoctorError, match="libcublas"):
         roots.inside(root, plan, matrix, "9.12.0.46")
+
+
+def become_nobody_and_plan(matrix: Matrix, version: str) -> Plan:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    return plan(matrix, version)
+
+
+def test_a_plan_can_be_made_without_root_and_says_what_needs_it(root: Path, matrix: Matrix) -> None:
+    first = roots.inside(root, become_nobody_and_plan, matrix, "9.10.2.21")
+    assert {type(s).__name__ for s in first.steps if s.needs_root} >= {
+        "FetchKey",
+        "WriteFile",
+        "Run",
+    }
+    roots.inside(root, install, matrix, "9.10.2.21")
+    second = roots.inside(root, become_nobody_and_plan, matrix, "9.12.0.46")
+    assert second.needs_root
+    assert not [step for step in second.steps if type(step).__name__ == "FetchKey"]
+
+
+def test_ubuntu_gets_ubuntus_repository(root: Path, matrix: Matrix, key: SigningKey) -> None:
+    (root / "usr/lib/os-release").write_text('ID=ubuntu\nVERSION_ID="24.04"\nID_LIKE=debian\n')
+    base = root / MIRROR.strip("/") / "compute/cuda/repos"
+    (base / "debian12").rename(base / "ubuntu2404")
+    rows = tuple(
+        msgspec.structs.replace(row, key_fingerprint=key.fingerprint) for row in matrix.repositories
+    )
+    roots.inside(root, install, msgspec.structs.replace(matrix, repositories=rows), "9.10.2.21")
+    assert "/repos/ubuntu2404/x86_64/" in (root / SOURCES.strip("/")).read_text()
+    assert roots.inside(root, versions) == both("9.10.2.21")
 
 
 def unpacking(root: Path) -> bool:

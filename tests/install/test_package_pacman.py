@@ -112,6 +112,16 @@ def test_another_version_than_the_repositorys_is_foreseen(root: roots.Overlay) -
         roots.inside(root, plan, "9.21.0.82")
 
 
+def hold() -> Plan:
+    request = InstallRequest(method="package", version="9.20.0.48", cuda="13", hold=True)
+    return plan_package(request, look(), load.load())
+
+
+def test_holding_is_told_not_done(root: roots.Overlay) -> None:
+    with pytest.raises(DoctorError, match="IgnorePkg = cudnn"):
+        roots.inside(root, hold)
+
+
 def test_an_upgrade_goes_back_to_what_the_cache_holds(
     root: roots.Overlay, key: SigningKey, tmp_path: Path
 ) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import msgspec
@@ -18,7 +21,7 @@ from cudnn_doctor.install.package import plan_package
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.state import State
+from cudnn_doctor.install.state import State, exclusive
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.managers import rpm
 from cudnn_doctor.machine.model import Machine, System
@@ -125,10 +128,17 @@ def roll_back(receipt: str) -> None:
     executor.execute(back, STATE, Silent())
 
 
+def recover() -> bool:
+    with exclusive(STATE, wait=30):
+        return executor.recover(STATE, Silent())
+
+
 def versions() -> dict[str, str]:
     command = ["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\\n"]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return dict(line.split() for line in told.splitlines() if not line.startswith("glibc "))
+    rows = [line.split() for line in told.splitlines() if not line.startswith("glibc ")]
+    assert len({name for name, _ in rows}) == len(rows), "a package is there twice"
+    return dict(rows)  # type: ignore[arg-type]
 
 
 def shell(script: str) -> str:
@@ -207,8 +217,34 @@ def test_what_would_lose_another_package_is_foreseen(
         roots.inside(root, plan, manager, matrix, "9.12.0.46", {"flavour": "jit"})
 
 
-def test_zypper_holds(root: roots.Overlay, manager: str, matrix: Matrix) -> None:
-    if manager != "zypper":
-        pytest.skip("dnf needs a plugin for it")
+def unpacking(root: roots.Overlay) -> bool:
+    """rpm is at work on the new version."""
+    folder = root.upper / "usr/lib64"
+    return folder.is_dir() and any("9.12.0" in name for name in os.listdir(folder))
+
+
+def test_a_kill_in_the_middle_of_rpm_is_mended(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    roots.inside(root, install, manager, matrix, "9.1.0.70")
+    child, reading = roots.start(root, install, manager, matrix, "9.12.0.46")
+    deadline = time.monotonic() + 60
+    while not unpacking(root) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    os.killpg(child, signal.SIGKILL)
+    assert roots.result(child, reading) is None
+    assert roots.inside(root, recover)
+    assert roots.inside(root, versions) == both("9.1.0.70", key)
+    assert roots.inside(root, shell, "rpm -Va --nosignature --nodeps | grep -v glibc || true") == ""
+    roots.inside(root, install, manager, matrix, "9.12.0.46")
+    assert roots.inside(root, versions) == both("9.12.0.46", key)
+
+
+def test_holding(root: roots.Overlay, manager: str, matrix: Matrix) -> None:
+    if manager == "dnf" and "versionlock" not in roots.inside(root, shell, "dnf --help"):
+        with pytest.raises(DoctorError, match="versionlock plugin"):
+            roots.inside(root, hold, manager, matrix, "9.10.2.21")
+        return
     roots.inside(root, hold, manager, matrix, "9.10.2.21")
-    assert "libcudnn9-cuda-12" in roots.inside(root, shell, "zypper locks")
+    locks = {"dnf": "dnf versionlock list", "zypper": "zypper locks"}[manager]
+    assert "libcudnn9-cuda-12" in roots.inside(root, shell, locks)

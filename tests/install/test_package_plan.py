@@ -1,0 +1,96 @@
+"""Package plans as data: names, versions and repositories for described machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.plan import FetchKey, Plan, Run, WriteFile
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.machine.model import Machine, Package, Repository, System
+from cudnn_doctor.matrix import load
+from cudnn_doctor.matrix.model import Matrix
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return load.load()
+
+
+def system(distro: str, version: str | None = None) -> System:
+    return System(distro_id=distro, distro_version=version)
+
+
+def fresh(matrix: Matrix, machine: System, version: str, cuda: str, **wishes: object) -> Plan:
+    wanted = {"method": "package", "version": version, "cuda": cuda, "fresh": True, **wishes}
+    request = InstallRequest(**wanted)  # type: ignore[arg-type]
+    return plan_package(request, Machine(system=machine), matrix)
+
+
+def words(plan: Plan) -> list[str]:
+    return [word for step in plan.steps if isinstance(step, Run) for word in step.argv]
+
+
+@pytest.mark.parametrize(
+    ("machine", "version", "cuda", "expected"),
+    [
+        (system("ubuntu", "22.04"), "9.10.2.21", "12", "libcudnn9-dev-cuda-12=9.10.2.21-1"),
+        (system("ubuntu", "24.04"), "9.12.0.46", "13", "libcudnn9-cuda-13=9.12.0.46-1"),
+        (system("debian", "12"), "8.9.7.29", "12", "libcudnn8-dev=8.9.7.29-1+cuda12.*"),
+        (system("rocky", "9.4"), "9.10.2.21", "12", "libcudnn9-devel-cuda-12-9.10.2.21-1"),
+        (system("fedora", "42"), "9.12.0.46", "13", "libcudnn9-cuda-13-9.12.0.46-1"),
+        (system("opensuse-leap", "15.6"), "9.10.2.21", "12", "libcudnn9-cuda-12=9.10.2.21-1"),
+        (system("sles", "15.5"), "9.12.0.46", "12", "libcudnn9-devel-cuda-12=9.12.0.46-1"),
+    ],
+)
+def test_names_and_versions(
+    matrix: Matrix, machine: System, version: str, cuda: str, expected: str
+) -> None:
+    plan = fresh(matrix, machine, version, cuda)
+    assert expected in words(plan)
+    (key,) = (step for step in plan.steps if isinstance(step, FetchKey))
+    assert len(key.fingerprint) == 40
+    assert key.urls[0].startswith("https://")
+    assert plan.needs_root
+
+
+def test_the_run_time_alone(matrix: Matrix) -> None:
+    plan = fresh(matrix, system("ubuntu", "24.04"), "9.12.0.46", "12", dev=False)
+    assert not [word for word in words(plan) if "-dev" in word]
+
+
+def test_the_sbsa_repository(matrix: Matrix) -> None:
+    plan = fresh(
+        matrix, system("ubuntu", "24.04"), "9.12.0.46", "13", platform="linux-sbsa", mirrors=()
+    )
+    (file,) = (s for s in plan.steps if isinstance(s, WriteFile) and s.path.endswith(".sources"))
+    assert "/repos/ubuntu2404/sbsa/\n" in file.content
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [system("ubuntu", "26.04"), system("debian", "9"), system("alpine", "3.20"), System()],
+)
+def test_without_a_repository_or_its_key_there_is_no_plan(matrix: Matrix, machine: System) -> None:
+    with pytest.raises(DoctorError) as caught:
+        fresh(matrix, machine, "9.12.0.46", "12")
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert "tarball" in caught.value.next_step
+
+
+def test_a_configured_repository_is_used_and_a_held_package_is_not_touched(
+    matrix: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/no-programs")  # nobody rehearses
+    url = "https://developer.download.nvidia.com/compute/cuda/repos/rhel9/x86_64"
+    known = Repository(manager="dnf", url=url, file="/etc/yum.repos.d/cuda.repo", distro="rhel9")
+    machine = Machine(system=system("rhel", "9.4"), repositories=(known,))
+    request = InstallRequest(method="package", version="9.10.2.21", cuda="12")
+    plan = plan_package(request, machine, matrix)
+    assert not [step for step in plan.steps if isinstance(step, FetchKey | WriteFile)]
+    held = Package(name="libcudnn9-cuda-12", version="9.1.0.70-1", manager="rpm", held=True)
+    machine = Machine(system=system("rhel", "9.4"), repositories=(known,), packages=(held,))
+    with pytest.raises(DoctorError, match="held") as caught:
+        plan_package(request, machine, matrix)
+    assert "versionlock delete" in caught.value.next_step
