@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import msgspec
 
 from cudnn_doctor.checks.context import Context, file_of, folder_of, parse, same_release
 from cudnn_doctor.checks.files import restore
-from cudnn_doctor.checks.model import Evidence, Finding, Remedy
+from cudnn_doctor.checks.model import Evidence, Finding, Links, Remedy
 from cudnn_doctor.checks.registry import Skip, rule
 from cudnn_doctor.machine.model import CudnnCopy, Header
 
@@ -175,6 +176,13 @@ def wheel_no_unversioned_so(context: Context) -> Iterator[Finding]:
                             f"cmake -DCUDNN_LIBRARY={target} -DCUDNN_LIBRARY_PATH={target} .",
                         ),
                         changes="nothing on disk",
+                    ),
+                    Remedy(
+                        title="or make the name in the wheel's folder",
+                        commands=(f"ln -s {copy.shim} {shlex.quote(copy.folder)}/libcudnn.so",),
+                        changes="one link",
+                        automatic=True,
+                        action=Links(links={f"{copy.folder}/libcudnn.so": copy.shim}),
                     ),
                 ),
             )

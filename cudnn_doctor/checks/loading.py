@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudnn_doctor.checks import remedies
-from cudnn_doctor.checks.context import Context, cudnn_wheels, distribution
+from cudnn_doctor.checks.context import Context, cudnn_wheels, distribution, folder_of
 from cudnn_doctor.checks.got import Got, all_got, others_got
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.checks.registry import Skip, rule
@@ -120,9 +120,20 @@ def _unseen(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding:
         ),
         why="it opens cuDNN by name and has no run path into that folder: the library is"
         " installed, the loader does not look there.",
-        remedies=(remedies.with_folder(best.folder),) if best.folder else (),
+        remedies=(remedies.with_folder(best.folder, *_companions(context, best)),)
+        if best.folder
+        else (),
         avoid=("installing one more copy of cuDNN",),
     )
+
+
+def _companions(context: Context, copy: CudnnCopy) -> tuple[str, ...]:
+    """Folders of the other NVIDIA wheels beside a wheel's copy: it is of no use without them."""
+    wheels, _, found = copy.folder.rpartition("/cudnn/lib")
+    if found or not wheels.endswith("/nvidia"):
+        return ()
+    folders = {folder_of(x.path) for x in context.machine.libraries if x.path.startswith(wheels)}
+    return tuple(sorted(folders - {copy.folder}))
 
 
 def _other_major(context: Context, got: Got, copies: list[CudnnCopy]) -> Finding:

@@ -76,29 +76,34 @@ def alone(how: How) -> Iterator[None]:
 
 def apply(plan: Plan, how: How) -> None:
     """Carry a plan out as told, inside `alone`; raises DoctorError when it is refused or fails."""
-    from cudnn_doctor.install.executor import execute
-    from cudnn_doctor.install.state import locate
-    from cudnn_doctor.report.plan import FORMATS, to_text
-    from cudnn_doctor.report.progress import progress
+    from cudnn_doctor.report.plan import FORMATS
 
     check_format(how.format)
     if how.dry_run:
         typer.echo(FORMATS["json" if how.as_json else how.format](plan))
         return
+    _tell(plan, carry_out(plan, how), how)
+
+
+def carry_out(plan: Plan, how: How) -> str | None:
+    """Show a plan, ask, do it; returns the receipt's id, None where nothing was to be done."""
+    from cudnn_doctor.install.executor import execute
+    from cudnn_doctor.install.state import locate
+    from cudnn_doctor.report.plan import to_text
+    from cudnn_doctor.report.progress import progress
+
     typer.echo(to_text(plan) + "\n", err=how.as_json)
     if not plan.steps:
-        _tell(plan, None, how)
-        return
+        return None
     if plan.needs_root and os.geteuid() != 0:
         _become_root(plan, how)
     _ask(how)
     signal.signal(signal.SIGTERM, _stop)
     try:
-        receipt = execute(plan, locate(), progress(), locked=True)
+        return execute(plan, locate(), progress(), locked=True).name
     except KeyboardInterrupt:
         typer.echo("interrupted: nothing was changed", err=True)
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
-    _tell(plan, receipt.name, how)
 
 
 def _stop(*_: object) -> NoReturn:

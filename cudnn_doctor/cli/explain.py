@@ -61,7 +61,7 @@ def explain(
         )
     if snapshot == "-" and file == "-":
         raise DoctorError("log and snapshot cannot both be stdin", exit_code=ExitCode.USAGE)
-    with _open(file) as stream:
+    with open_log(file) as stream:
         machine = None if no_machine else known_machine(snapshot)
         from cudnn_doctor.explain import explain as explain_log
 
@@ -75,7 +75,7 @@ def explain(
         raise typer.Exit(int(code))
 
 
-def _open(file: str) -> BinaryIO:
+def open_log(file: str) -> BinaryIO:
     if file == "-":
         if sys.stdin.isatty():
             print("paste the error message, then Ctrl-D:", file=sys.stderr)

@@ -154,7 +154,10 @@ def switch_link(step: SwitchLink, saved: Path) -> None:
         )
     try:
         _keep(step.path, saved)
-        _replace_link(step.path, step.target)
+        if step.target:
+            _replace_link(step.path, step.target)
+        elif os.path.islink(step.path):
+            os.unlink(step.path)
     except OSError as error:
         raise failed("cannot switch the link", step.path, error) from error
 

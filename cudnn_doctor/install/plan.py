@@ -106,6 +106,7 @@ class SwitchLink(Step, frozen=True, kw_only=True):
 
     path: str
     target: str
+    """Empty: no link is left."""
 
 
 class GuardPackages(Step, frozen=True, kw_only=True):
@@ -176,12 +177,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What will be done, in order, and what it leads to."""
 
     action: str
-    """``install``, ``uninstall``, ``use``, ``rollback``, ``repair``."""
+    """``install``, ``uninstall``, ``use``, ``rollback``, ``repair``, ``fix``."""
     method: Method
     version: str
-    """cuDNN release with its build, ``9.10.2.21``."""
+    """cuDNN release with its build, ``9.10.2.21``; empty for a ``fix``."""
     cuda: str
-    """CUDA major, as text."""
+    """CUDA major, as text; empty for a ``fix``."""
     target: str
     """The prefix, the environment's prefix, or ``system``."""
     steps: tuple[AnyStep, ...] = ()

@@ -59,7 +59,7 @@ def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Pla
     guard = GuardPackages(
         title="keep the installed NVIDIA packages safe", site_packages=site, names=("nvidia",)
     )
-    steps: list[AnyStep] = [guard, *_with_rollback(runs, guard, present, installer, matrix)]
+    steps: list[AnyStep] = [guard, *with_rollback(runs, guard, present, installer, matrix)]
     proof = Prove(
         title="check the files and load them",
         folder=f"{site}/nvidia/cudnn/lib",
@@ -128,7 +128,7 @@ def _is_in_the_way(dist: Distribution, wheel: Wheel) -> bool:
     return dist.name[13:].startswith(("cu", "jit-cu")) and dist.version.split(".")[0] == major
 
 
-def _requirements(environment: Environment, name: str) -> Iterator[Pin]:
+def requirements_of(environment: Environment, name: str) -> Iterator[Pin]:
     """What installed distributions require of ``name``, markers judged for this environment."""
     facts = {"extra": ""}
     if environment.python:
@@ -148,12 +148,12 @@ def _requirements(environment: Environment, name: str) -> Iterator[Pin]:
 
 
 def _broken_pins(environment: Environment, wheel: Wheel, drop: list[Distribution]) -> Iterator[Pin]:
-    for pin in _requirements(environment, wheel.package):
+    for pin in requirements_of(environment, wheel.package):
         if not pin.requirement.specifier.contains(wheel.version, prereleases=True):
             yield pin
     gone = {dist.name for dist in drop}
     for name in sorted(gone):
-        yield from (p for p in _requirements(environment, name) if p.owner.name not in gone)
+        yield from (p for p in requirements_of(environment, name) if p.owner.name not in gone)
 
 
 def _pins_refused(broken: list[Pin], wheel: Wheel, environment: Environment) -> DoctorError:
@@ -227,7 +227,7 @@ def _companions(request: InstallRequest, environment: Environment | None) -> lis
         present = have.get(name)
         if present and wanted.contains(present.version, prereleases=True):
             continue
-        for pin in _requirements(environment, name) if environment else ():
+        for pin in requirements_of(environment, name) if environment else ():
             wanted &= pin.requirement.specifier
         found.append(f"{name}{wanted}")
     return found
@@ -244,7 +244,7 @@ def _listed(words: list[str]) -> str:
 # -- the way back after the commit
 
 
-def _with_rollback(
+def with_rollback(
     runs: list[Run],
     guard: GuardPackages,
     present: dict[str, Distribution],
@@ -260,7 +260,7 @@ def _with_rollback(
     if touched:
         names = sorted(touched)
         back.append(installer.uninstall(names, f"uninstall {_listed(names)}"))
-    known = {d.name: line for d in before if (line := _hashed_again(d, matrix))}
+    known = {d.name: line for d in before if (line := hashed_again(d, matrix))}
     plain = [f"{d.name}=={d.version}" for d in before if d.name not in known]
     for lines in ([*known.values()], plain):
         if lines:
@@ -282,7 +282,7 @@ def _name(line: str) -> str:
     return canonicalize_name(Requirement(line.split(" --hash", maxsplit=1)[0]).name)
 
 
-def _hashed_again(dist: Distribution, matrix: Matrix) -> str | None:
+def hashed_again(dist: Distribution, matrix: Matrix) -> str | None:
     """The requirement, by hashes of all architectures, of a cuDNN wheel that the matrix knows."""
     hashes = [
         f"--hash=sha256:{wheel.sha256}"
