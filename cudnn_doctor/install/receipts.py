@@ -113,8 +113,9 @@ def plan_rollback(state: State, wanted: str | None = None) -> Plan:
 
 def _taken_back(receipt: Receipt, action: str) -> Plan:
     plan = receipt.plan
+    passing = {step.path for step in plan.steps if isinstance(step, WriteFile)}
     for step in plan.steps:
-        if isinstance(step, RemoveTree):
+        if isinstance(step, RemoveTree) and step.path not in passing:
             raise DoctorError(
                 f"that {plan.action} removed {step.path}, which is gone for good",
                 next_step=f"bring it back with `cudnn-doctor install --version {plan.version}`",
