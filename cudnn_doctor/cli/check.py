@@ -12,6 +12,8 @@ from cudnn_doctor.cli import output as out
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cudnn_doctor.checks.model import Report
     from cudnn_doctor.checks.suppress import Suppression
     from cudnn_doctor.machine.model import Machine
@@ -26,6 +28,11 @@ EPILOG = """\
   cudnn-doctor check --snapshot-out machine.json --redact
   cudnn-doctor check --snapshot machine.json
   cudnn-doctor check --suppress "pip-pin-conflict=tested by us@2027-03-31"
+
+[bold]Settings[/bold]
+
+The lists only, skip and suppress may also stand in cudnn-doctor.toml, or in
+the table tool.cudnn-doctor of pyproject.toml, here or in a folder above.
 
 [bold]Exit codes[/bold]
 
@@ -123,17 +130,26 @@ def check(
     if list_rules:
         print(_catalogue(), end="")
         return
-    from cudnn_doctor.checks.context import Options
-    from cudnn_doctor.checks.run import run_checks
-    from cudnn_doctor.matrix.load import load
-    from cudnn_doctor.report.outcomes import of_check
-    from cudnn_doctor.report.style import Style
+    from concurrent.futures import ThreadPoolExecutor
 
     files = out.parse_reports(reports)
-    chosen = Options(no_gpu=no_gpu, only=_ids(only), skip=_ids(skip))
-    entries = _suppressions(suppress)
-    table = load(matrix)
-    machine = _facts(snapshot, (root, tuple(python or ()), deep, hashes), redact)
+    probing = (root, tuple(python or ()), deep, hashes)
+    with ThreadPoolExecutor(1) as pool:  # NVML takes its time: rules and matrix load meanwhile
+        facts = pool.submit(_facts, snapshot, probing, redact)
+        from cudnn_doctor.checks.context import Options
+        from cudnn_doctor.checks.run import run_checks
+        from cudnn_doctor.cli.settings import read_settings
+        from cudnn_doctor.matrix.load import load
+        from cudnn_doctor.report.outcomes import of_check
+        from cudnn_doctor.report.style import Style
+
+        settings = read_settings()
+        chosen = Options(
+            no_gpu=no_gpu, only=_ids(only or settings.only), skip=_ids(skip or settings.skip)
+        )
+        entries = _suppressions(suppress or settings.suppress)
+        table = load(matrix)
+        machine = facts.result()
     if snapshot_out:
         from cudnn_doctor.machine.snapshot import save_snapshot
 
@@ -148,7 +164,7 @@ def check(
         raise typer.Exit(int(code))
 
 
-def _ids(values: list[str] | None) -> tuple[str, ...]:
+def _ids(values: Sequence[str]) -> tuple[str, ...]:
     """Diagnoses and categories given by the user. Raises DoctorError on an unknown one."""
     if not values:
         return ()
@@ -162,7 +178,7 @@ def _ids(values: list[str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _suppressions(values: list[str] | None) -> tuple[Suppression, ...]:
+def _suppressions(values: Sequence[str]) -> tuple[Suppression, ...]:
     if not values:
         return ()
     from cudnn_doctor.checks.suppress import parse_suppression
