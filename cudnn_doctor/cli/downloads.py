@@ -52,7 +52,7 @@ def download(
         no_gpu=no_gpu,
     )
     wish = Wish(method="tarball", source="archive", mirrors=tuple(mirror or ()))
-    request = settle(wish, opts.build_target(options, facts), facts)
+    request = settle(wish, opts.build_target(options, facts), facts, opts.this_machine)
     with exclusive(locate()):
         path = download_to(archive_fetch(request, facts), locate(), dest, progress())
     if as_json:

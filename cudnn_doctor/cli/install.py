@@ -149,7 +149,8 @@ def install(
         if locked:
             request = request_from(locked, wish)
         else:
-            request = settle(wish, opts.build_target(options, facts), facts)
+            target = opts.build_target(options, facts)
+            request = settle(wish, target, facts, lambda: opts.this_machine(python))
         machine = Machine() if request.method == "tarball" else opts.this_machine(python)
         plan = plan_install(request, machine, facts)
         if locked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import Method
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.tarball import Known, identify
+from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.matrix.query import repository_for
 from cudnn_doctor.matrix.resolver import Conflict, Resolution, resolve
@@ -35,7 +37,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     frameworks_asked: bool = False
 
 
-def choose_method(wish: Wish, target: Target, matrix: Matrix) -> tuple[Method, str]:
+Facts = Callable[[], Machine]
+"""Gives the facts of this machine, when they are needed."""
+
+
+def choose_method(wish: Wish, target: Target, matrix: Matrix, machine: Facts) -> tuple[Method, str]:
     """The method and why: what was said, else what the machine is for."""
     if wish.method:
         return wish.method, f"method {wish.method}: as asked"
@@ -43,21 +49,32 @@ def choose_method(wish: Wish, target: Target, matrix: Matrix) -> tuple[Method, s
         return "tarball", "method tarball: a prefix, archive, mirror or source was named"
     if wish.python or wish.frameworks_asked:
         return "wheel", "method wheel: it is for a Python environment"
-    if target.python and not wish.fresh:
-        return "wheel", f"method wheel: a Python environment is active ({target.python})"
+    if not wish.fresh and (environment := active_environment(machine())):
+        return "wheel", f"method wheel: a Python environment is active ({environment})"
     distro_id, _, version_id = (target.distro or "").partition(" ")
     if not wish.fresh and os.geteuid() == 0 and repository_for(matrix, distro_id, version_id):
         return "package", f"method package: NVIDIA has a repository for {target.distro}"
     return "tarball", "method tarball: it suits any machine and needs no package manager"
 
 
-def settle(wish: Wish, target: Target, matrix: Matrix) -> InstallRequest:
+def active_environment(machine: Machine) -> str | None:
+    """Prefix of the active environment, unless it is the system's Python or closed to wheels."""
+    from cudnn_doctor.install import environment as environments
+
+    try:
+        found = environments.choose(None, machine)
+    except DoctorError:
+        return None
+    return None if found.kind in ("system", "user") else found.prefix
+
+
+def settle(wish: Wish, target: Target, matrix: Matrix, machine: Facts) -> InstallRequest:
     """Choose version and method.
 
     Raises DoctorError: NO_COMPATIBLE_VERSION when nothing satisfies the target, NOTHING_CHANGED
     when the archive brought is not what was asked for.
     """
-    method, why = choose_method(wish, target, matrix)
+    method, why = choose_method(wish, target, matrix, machine)
     if wish.archive:
         known = identify(wish.archive, matrix)
         name = os.path.basename(wish.archive)

@@ -20,6 +20,7 @@ from cudnn_doctor.install.state import State, make_folder
 from cudnn_doctor.install.transfer import MirrorError, Transfer, redacted
 
 _PIECE = 8 << 20
+_HASHED_PIECE = 1 << 20
 _PATIENCE_SECONDS = 3.0
 
 
@@ -71,6 +72,7 @@ class Arriving:
         self.final = cached(state, step.sha256)
         self.part = self.final.with_name(step.sha256 + ".part")
         self._hash = hashlib.sha256()
+        self._hasher = threading.Thread(target=self._digest, daemon=True)
         self._position = 0
         self._frontier = 0
         self._error: BaseException | None = None
@@ -98,9 +100,16 @@ class Arriving:
             size = os.fstat(self._fd).st_size
             self._advance(size, size)
             self._ended = True
+        self._hasher.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        with self._news:  # wakes whoever still waits for bytes
+            self._error = self._error or _failed("it was broken off", str(self._path))
+            self._ended = False
+            self._frontier = 0
+            self._news.notify_all()
+        self._hasher.join()
         if self._transfer is not None and self._thread is not None:
             self._transfer.stop()
             self._thread.join(_PATIENCE_SECONDS)
@@ -120,21 +129,34 @@ class Arriving:
         """The next bytes in order, at most ``size``; empty at the end of the file."""
         if size < 0:
             return b"".join(iter(lambda: self.read(_PIECE), b""))
-        with self._news:
-            while self._position >= self._frontier and not self._ended and self._error is None:
-                self._news.wait()
-            if self._position >= self._frontier and self._error is not None:
-                raise self._error
-            size = min(size, self._frontier - self._position)
-        data = os.pread(self._fd, size, self._position)
+        data = self._at(self._position, size)
         self._position += len(data)
-        self._hash.update(data)
         return data
+
+    def _at(self, position: int, size: int) -> bytes:
+        """Bytes from ``position`` on, once they are there; empty at the end of the file."""
+        with self._news:
+            while position >= self._frontier and not self._ended and self._error is None:
+                self._news.wait()
+            if position >= self._frontier and self._error is not None:
+                raise self._error
+            return os.pread(self._fd, min(size, self._frontier - position), position)
+
+    def _digest(self) -> None:
+        """Hash everything, in order, beside the reader (in a thread of its own)."""
+        position = 0
+        try:
+            while data := self._at(position, _HASHED_PIECE):
+                self._hash.update(data)
+                position += len(data)
+        except (OSError, DoctorError):
+            return  # the reader meets the same
 
     def finish(self) -> Path:
         """Read what is left, check the hash, give the file its name; returns the path."""
         while self.read(_PIECE):
             pass
+        self._hasher.join()
         if self._hash.hexdigest() != self.step.sha256:
             raise self._wrong_hash()
         if self._path is self.part:

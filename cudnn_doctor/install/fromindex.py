@@ -62,21 +62,24 @@ def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
 
 
 def fill(step: FromIndex) -> None:
-    """Do the step; raises DoctorError (NOTHING_CHANGED) with what the program said."""
+    """Do the step; raises DoctorError (NOTHING_CHANGED) with what the program said.
+
+    At a terminal the program shows its own progress.
+    """
+    seen = sys.stderr.isatty()
     done = subprocess.run(
         step.argv,
         input=f"{step.requirement}\n".encode(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stdout=sys.stderr if seen else subprocess.PIPE,
+        stderr=None if seen else subprocess.STDOUT,
         env={**os.environ, "LC_ALL": "C"},
         pass_fds=held(),
         check=False,
     )
-    output = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode:
-        tail = "\n".join(output.splitlines()[-15:])
+        tail = (done.stdout or b"").decode("utf-8", "replace").strip().splitlines()[-15:]
         raise DoctorError(
-            f"{os.path.basename(step.argv[0])} could not fetch the wheel:\n{tail}",
+            "\n".join([f"{os.path.basename(step.argv[0])} could not fetch the wheel", *tail]),
             where=step.requirement.split()[0],
             next_step="mend its index, proxy or certificates; or use --source archive",
             exit_code=ExitCode.NOTHING_CHANGED,

@@ -1,7 +1,8 @@
 """One file from one server into a part file: several connections, retries, a stall limit.
 
 The file is cut into blocks that a few connections fetch. Bytes up to the frontier are there in
-order; a part file of an earlier run is taken up again where it is surely whole.
+order, those of the block under way included; a part file of an earlier run is taken up again where
+it is surely whole.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     import requests
 
-BLOCK = 8 << 20
+BLOCK = 4 << 20
 CONNECTIONS = 4
 WINDOW = 2 * CONNECTIONS
 """Blocks under way at once: after a kill only the last so many can have holes."""
@@ -53,6 +54,8 @@ class Transfer:
         self._total = size
         self._tell = advance
         self._frontier = 0
+        self._head = 0
+        """Start of the block that the frontier is in: its bytes count as they arrive."""
         self._stopped = threading.Event()
         self._live: dict[requests.Response, float] = {}
 
@@ -109,10 +112,11 @@ class Transfer:
                 return
             total = self._total_of(response, have)
             self._advance(have)
+            self._head = have
             end = min(have + BLOCK, total)
             self._save(response, have, end)
             resolved = response.url
-        self._advance(end)
+        self._head = end
         self._rest(session, resolved, end, total)
 
     def _rest(self, session: requests.Session, url: str, start: int, total: int) -> None:
@@ -132,6 +136,7 @@ class Transfer:
                 if self._stopped.is_set():
                     return
                 self._advance(end)
+                self._head = end
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -158,6 +163,8 @@ class Transfer:
                 raise MirrorError("the server sends more than it was asked for")
             _write(self._fd, data, offset)
             offset += len(data)
+            if start == self._head:
+                self._advance(offset)
         if offset < end:
             raise _PassingError(f"the connection ended after {offset} of {self._total} bytes")
 

@@ -181,11 +181,14 @@ def _untar(arriving: Arriving, name: str, sink: _Sink) -> None:
     if name.endswith((".xz", ".txz")):
         from cudnn_doctor.install.xz import XzReader
 
-        with XzReader(arriving) as raw, tarfile.open(fileobj=raw, mode="r|") as archive:
+        with (
+            XzReader(arriving) as raw,
+            tarfile.open(fileobj=raw, mode="r|", bufsize=_PIECE) as archive,
+        ):
             _members(archive, sink)
     else:
         stream = cast("IO[bytes]", arriving)
-        with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+        with tarfile.open(fileobj=stream, mode="r|gz", bufsize=_PIECE) as archive:
             _members(archive, sink)
 
 

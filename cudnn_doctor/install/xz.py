@@ -42,6 +42,7 @@ class XzReader(io.RawIOBase):
         self._waiting: deque[Future[bytes]] = deque()
         self._sizes: deque[int] = deque()
         self._ready: memoryview = memoryview(b"")
+        self._ahead: Future[bytes | None] | None = None
         self._single: lzma.LZMADecompressor | None = None
         self._single_input = b""
         self._header = self._exactly(_HEADER)
@@ -66,7 +67,7 @@ class XzReader(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
         super().close()
 
     def _next(self) -> bytes | None:
@@ -78,9 +79,16 @@ class XzReader(io.RawIOBase):
         if self._waiting:
             self._sizes.popleft()
             return self._waiting.popleft().result()
-        return self._next_single(self._single) if self._single is not None else None
+        return self._next_single() if self._single is not None else None
 
-    def _next_single(self, decoder: lzma.LZMADecompressor) -> bytes | None:
+    def _next_single(self) -> bytes | None:
+        """The next piece in sequence; the one after it is decompressed meanwhile."""
+        data = (self._ahead or self._pool.submit(self._piece)).result()
+        self._ahead = self._pool.submit(self._piece) if data is not None else None
+        return data
+
+    def _piece(self) -> bytes | None:
+        decoder = self._single or lzma.LZMADecompressor(lzma.FORMAT_XZ)
         while True:
             if decoder.eof:  # another stream may follow (xz manual: .xz files can be concatenated)
                 rest = decoder.unused_data.lstrip(b"\0") or self._source.read(_PIECE).lstrip(b"\0")
