@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from typing import ClassVar
 
@@ -92,3 +93,7 @@ def _print_error(error: DoctorError) -> None:
     print(f"error: {error.what}{place}", file=sys.stderr)
     if error.next_step:
         print(f"  next: {error.next_step}", file=sys.stderr)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from cudnn_doctor.report.formats.github import of_error
+
+        print(of_error(error), file=sys.stderr)

@@ -18,19 +18,41 @@ def render(run: Run) -> str:
 
 
 def afterwards(run: Run, environ: Mapping[str, str]) -> None:
-    """Append the Markdown report to the file that GITHUB_STEP_SUMMARY names, if it does.
+    """Append the Markdown report and, of a check, the step's outputs to the files that
+    GITHUB_STEP_SUMMARY and GITHUB_OUTPUT name. Raises DoctorError when they cannot be written."""
+    _append(environ.get("GITHUB_STEP_SUMMARY"), markdown.render(run))
+    if run.command == "check":
+        told = {"verdict": run.verdict, **_loaded(run)}
+        lines = [f"{name}={' '.join(CONTROL.sub('', v).split())}\n" for name, v in told.items()]
+        _append(environ.get("GITHUB_OUTPUT"), "".join(lines))
 
-    Raises DoctorError when it cannot be written.
-    """
-    path = environ.get("GITHUB_STEP_SUMMARY")
+
+def of_error(error: DoctorError) -> str:
+    """The annotation for a command that could not do its job."""
+    told = "\n".join(filter(None, (error.where, error.next_step)))
+    return f"::error title={_property(f'cudnn-doctor: {error.what}')}::{_data(told or error.what)}"
+
+
+def _loaded(run: Run) -> dict[str, str]:
+    """The cuDNN of the first framework that gets one, else the first copy that is there."""
+    for load in run.report.loads:
+        if load.cudnn and load.folder:
+            return {"version": load.cudnn, "lib-path": load.folder}
+    for copy in run.machine.copies or ():
+        if copy.version and not copy.private:
+            return {"version": copy.version, "lib-path": copy.folder}
+    return {"version": "", "lib-path": ""}
+
+
+def _append(path: str | None, text: str) -> None:
     if not path:
         return
     try:
         with open(path, "a", encoding="utf-8", errors="replace") as file:
-            file.write(markdown.render(run))
+            file.write(text)
     except OSError as error:
         raise DoctorError(
-            f"cannot write the step summary: {error.strerror or error}",
+            f"cannot write for the workflow: {error.strerror or error}",
             where=path,
             exit_code=ExitCode.CANNOT_TELL,
         ) from error
