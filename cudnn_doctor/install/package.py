@@ -48,6 +48,8 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     Raises DoctorError (NOTHING_CHANGED) when there is no package for the request, or it is foreseen
     that the manager will refuse it or would remove what is not cuDNN's.
     """
+    if request.fresh:
+        machine = Machine(system=machine.system)
     choice = _choose(request, machine, matrix)
     manager, targets = choice.manager, choice.targets
     installed = {p.name: p for p in machine.packages}
@@ -55,10 +57,10 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     _refuse_foreign_repositories(choice, machine)
     if request.hold and not request.fresh and (reason := manager.cannot_hold()):
         raise _refused(f"the packages cannot be held: {reason}", "or leave --hold out")
-    drop = [] if request.fresh else _in_the_way(choice, request, installed)
-    known = None if request.fresh else _configured(choice, machine, request)
+    drop = _in_the_way(choice, request, installed)
+    known = _configured(choice, machine, request)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
-    if known is not None:
+    if known is not None and not request.fresh:
         warnings += _foresee(choice, drop)
     steps = _repository_steps(choice, request, known)
     if manager.rehearses:

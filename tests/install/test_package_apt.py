@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from cudnn_doctor.matrix.model import Matrix
 
 pytestmark = pytest.mark.root
 MIRROR = "/srv/mirror"
+NVIDIAS_KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
 PLACE = "compute/cuda/repos/debian12/x86_64"
 STATE = State(Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor"))
 SOURCES = "/etc/apt/sources.list.d/cudnn-doctor-nvidia.sources"
@@ -272,6 +274,29 @@ def test_ubuntu_gets_ubuntus_repository(root: Path, matrix: Matrix, key: Signing
     roots.inside(root, install, msgspec.structs.replace(matrix, repositories=rows), "9.10.2.21")
     assert "/repos/ubuntu2404/x86_64/" in (root / SOURCES.strip("/")).read_text()
     assert roots.inside(root, versions) == both("9.10.2.21")
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    argv = [sys.executable, "-m", "cudnn_doctor", *arguments]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_commands_as_a_person_types_them(root: Path, key: SigningKey) -> None:
+    text = load.default_path().read_text().replace(NVIDIAS_KEY, key.fingerprint)
+    (root / "srv/matrix.yaml").write_text(text)
+    ask = ["install", "--method", "package", "--version", "9.10.2", "--cuda", "12", "--no-gpu"]
+    ask += ["--matrix", "/srv/matrix.yaml", "--mirror", MIRROR]
+    code, told = roots.inside(root, command, *ask, "--dry-run")
+    assert code == 0, told
+    assert "libcudnn9-cuda-12 9.10.2.21-1" in told
+    assert roots.inside(root, versions) == {}
+    code, told = roots.inside(root, command, *ask, "--yes")
+    assert code == 0, told
+    assert roots.inside(root, versions) == both("9.10.2.21")
+    code, told = roots.inside(root, command, "rollback", "--yes")
+    assert code == 0, told
+    assert roots.inside(root, versions) == {}
 
 
 def unpacking(root: Path) -> bool:
