@@ -136,31 +136,17 @@ def verdict(explanation: Explanation) -> ExitCode:
 
 
 def about_text(diagnosis: str) -> str:
-    """The page of a diagnosis where it is installed, else what the catalogue holds."""
+    """The page of a diagnosis."""
     import difflib
-    from pathlib import Path
 
-    from cudnn_doctor.explain.catalogue import load_diagnoses
+    from cudnn_doctor.explain.about import page, page_ids
 
-    known = load_diagnoses()
-    if diagnosis not in known:
-        near = difflib.get_close_matches(diagnosis, known, n=3)
-        raise DoctorError(
-            f"no diagnosis is called {diagnosis!r}",
-            next_step=f"did you mean {', '.join(near)}?"
-            if near
-            else "see `cudnn-doctor check --list`",
-            exit_code=ExitCode.USAGE,
-        )
-    package = Path(__file__).resolve().parent.parent
-    for folder in (package / "docs" / "diagnoses", package.parent / "docs" / "diagnoses"):
-        page = folder / f"{diagnosis}.md"
-        if page.is_file():
-            return page.read_text(encoding="utf-8").rstrip()
-    entry = known[diagnosis]
-    lines = [f"# {diagnosis}", "", entry.title, ""]
-    if entry.ask:
-        lines += ["## How to be sure", "", *(f"    {command}" for command in entry.ask), ""]
-    if entry.avoid:
-        lines += ["## What not to do", "", *(f"- {advice}" for advice in entry.avoid)]
-    return "\n".join(lines).rstrip()
+    text = page(diagnosis)
+    if text is not None:
+        return text
+    near = difflib.get_close_matches(diagnosis, page_ids(), n=3)
+    raise DoctorError(
+        f"no diagnosis is called {diagnosis!r}",
+        next_step=f"did you mean {', '.join(near)}?" if near else "see `cudnn-doctor check --list`",
+        exit_code=ExitCode.USAGE,
+    )
