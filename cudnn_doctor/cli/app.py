@@ -10,6 +10,7 @@ from typing import ClassVar
 import typer
 
 from cudnn_doctor import __version__
+from cudnn_doctor.cli.exitcodes import EPILOG
 from cudnn_doctor.cli.lazy import LazyGroup, Place
 from cudnn_doctor.errors import DoctorError, ExitCode
 
@@ -42,6 +43,7 @@ app = typer.Typer(
     name="cudnn-doctor",
     cls=Commands,
     help="Find, install, prove and mend NVIDIA cuDNN on Linux.",
+    epilog=EPILOG,
     no_args_is_help=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
