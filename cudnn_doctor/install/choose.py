@@ -120,8 +120,12 @@ def _is_asked(known: Known, target: Target) -> bool:
 
 
 def _resolve(wish: Wish, method: Method, target: Target, matrix: Matrix) -> Resolution:
-    """A prefix can be filled from an archive or a wheel: then both kinds of artefact count."""
+    """A prefix can be filled from an archive or a wheel: then both kinds of artefact count. Who
+    breaks pins for a version asks nothing of the frameworks that are there."""
     wanted: Method | None = method
+    if wish.break_pins and target.version:
+        asked = tuple(f for f in target.frameworks if not f.installed)
+        target = msgspec.structs.replace(target, frameworks=asked)
     if method == "tarball" and wish.source == "wheel":
         wanted = "wheel"
     elif method == "tarball" and wish.source == "auto" and not (wish.static or wish.mirrors):
@@ -129,9 +133,11 @@ def _resolve(wish: Wish, method: Method, target: Target, matrix: Matrix) -> Reso
     answer = resolve(msgspec.structs.replace(target, method=wanted), matrix)
     if isinstance(answer, Conflict):
         clash = "\n".join(f"  {reason.constraint}: {reason.why}" for reason in answer.why)
+        pinned = method == "wheel" and any(f.installed for f in target.frameworks)
+        risk = "; or accept that a framework's pin breaks, with --break-pins" if pinned else ""
         raise DoctorError(
             f"no cuDNN satisfies all of this:\n{clash}",
-            next_step="see `cudnn-doctor resolve` with the same options for what would help",
+            next_step=f"see `cudnn-doctor resolve` with the same options for what would help{risk}",
             exit_code=ExitCode.NO_COMPATIBLE_VERSION,
         )
     return answer
