@@ -43,6 +43,9 @@ BASES = {
         "nvidia-cufft-cu12",
         "nvidia-curand-cu12",
     ],
+    "jax": ["jax[cuda12]==0.7.2", "nvidia-cudnn-cu12==9.10.2.21"],
+    "tf": ["tensorflow[and-cuda]==2.18.0"],
+    "ct2": ["ctranslate2==4.5.0", "nvidia-cudnn-cu12==9.10.2.21", "nvidia-cublas-cu12==12.8.4.1"],
 }
 """Environment -> what is installed in it."""
 
@@ -226,6 +229,40 @@ def no_cudnn(lab: Lab, env: Path) -> dict[str, str]:
     return {}
 
 
+def newer_on_path(lab: Lab, env: Path) -> dict[str, str]:
+    return {"LD_LIBRARY_PATH": str(lab.release("9.24.0"))}
+
+
+def both_wheels_mended(lab: Lab, env: Path) -> dict[str, str]:
+    clobbered(lab, env)
+    pip(env, "uninstall", "nvidia-cudnn-cu13")
+    pip(env, "install", "--no-deps", "--reinstall", "nvidia-cudnn-cu12==9.10.2.21")
+    return {}
+
+
+def stub_libcuda(lab: Lab, env: Path) -> dict[str, str]:
+    folder = lab.scratch("cuda") / "lib64/stubs"
+    folder.mkdir(parents=True)
+    argv = ["gcc", "-shared", "-x", "c", "-", "-o", str(folder / "libcuda.so.1")]
+    source = b"int cuInit(unsigned flags) { return 34; }"
+    run([*argv, "-Wl,-soname,libcuda.so.1"], input=source)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def stub_for_linking(lab: Lab, env: Path) -> dict[str, str]:
+    return {"LIBRARY_PATH": stub_libcuda(lab, env)["LD_LIBRARY_PATH"]}
+
+
+def pinned_prefix(lab: Lab, env: Path) -> dict[str, str]:
+    folder = lab.scratch("conda") / "lib"
+    folder.mkdir()
+    for path in lab.release("9.1.0").glob("libcudnn*.so.9"):
+        (folder / f"{path.name}.1.0").symlink_to(path)
+        (folder / path.name).symlink_to(f"{path.name}.1.0")
+        (folder / path.name.removesuffix(".9")).symlink_to(path.name)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
 def not_on_path(lab: Lab, env: Path) -> dict[str, str]:
     return {}
 
@@ -266,6 +303,7 @@ def flattened(lab: Lab, env: Path) -> dict[str, str]:
 
 INCOMPLETE = ("cudnn-install-incomplete", "wheel-files-missing")
 DAMAGED = ("cudnn-file-damaged", "cudnn-wrong-architecture", "download-corrupt")
+MAJOR = ("cudnn-major-mismatch", "ld-library-path-shadow")
 FOREIGN = ("ld-library-path-shadow", "mixed-cudnn-copies")
 FAULTS = (
     Fault("1 a sublibrary missing", "cu12", missing, INCOMPLETE),
@@ -293,7 +331,7 @@ FAULTS = (
         "9 cuDNN 8 on LD_LIBRARY_PATH beside 9",
         "cu12",
         eight_beside_nine,
-        ("cudnn-major-mismatch", "ld-library-path-shadow"),
+        MAJOR,
     ),
     Fault("10 header 8.9, library 9.10", "cu12", old_header, ("header-library-mismatch",)),
     Fault(
@@ -318,12 +356,23 @@ FAULTS = (
     Fault(
         "15 onnxruntime, wheel not on its path", "ort", not_on_path, ("cudnn-not-on-loader-path",)
     ),
+    Fault("16 JAX over parts older than it asks for", "jax", shadowed, FOREIGN),
+    Fault("17 JAX without its cuDNN", "jax", no_cudnn, ("framework-deps-not-installed",)),
+    Fault("18 TensorFlow gets an older cuDNN", "tf", shadowed, FOREIGN),
+    Fault("19 a stub libcuda on LD_LIBRARY_PATH", "cu12", stub_libcuda, ("libcuda-stub-shadow",)),
+    Fault("20 a prefix with an older cuDNN", "cu12", pinned_prefix, FOREIGN),
+    Fault("21 CTranslate2 with cuDNN 8 on its path", "ct2", eight_beside_nine, MAJOR),
     Fault("h1 the same copy on LD_LIBRARY_PATH", "cu12", same_copy_on_path, ()),
     Fault("h2 stray tensor_ir, harmless to 9.10", "cu12", stray, ()),
     Fault("h3 header and library agree", "cu12", right_header, ()),
     Fault("h4 onnxruntime, wheel on its path", "ort", on_path, ()),
     Fault("h5 another release that nobody loads", "cu12", newer_elsewhere, ()),
     Fault("h6 an identical copy, links flattened", "cu12", flattened, ()),
+    Fault("h7 JAX over newer parts", "jax", newer_on_path, ()),
+    Fault("h8 TensorFlow gets a newer cuDNN", "tf", newer_on_path, ()),
+    Fault("h9 CTranslate2, wheels on its path", "ct2", on_path, ()),
+    Fault("h10 two wheels, one taken out again", "cu12", both_wheels_mended, ()),
+    Fault("h11 a stub libcuda for linking", "cu12", stub_for_linking, ()),
 )
 
 

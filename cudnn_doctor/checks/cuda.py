@@ -127,9 +127,14 @@ def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
     )
 
 
+_PRECOMPILED_DO = ("ct2-bundled-shim",)
+"""Ways of loading by frameworks that ask cuDNN for plain convolutions only and that are installed,
+by their own documentation, without NVRTC."""
+
+
 def _severity(context: Context, plan: LoadPlan, wheel: str, nvrtc: bool) -> Severity:
     """A note where no known program uses that copy; NVRTC counts where something asks for it."""
-    if plan.consumer.name == PLAIN:
+    if plan.consumer.name == PLAIN or (nvrtc and plan.consumer.scheme in _PRECOMPILED_DO):
         return "info"
     return "warning" if nvrtc and not _asks_for(context, plan, wheel) else "error"
 

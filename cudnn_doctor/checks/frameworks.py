@@ -31,7 +31,11 @@ def wrong_version(context: Context) -> Iterator[Finding]:
         if have is None or built is None or got.other_versions:
             continue  # a mixture: mixing tells it better
         older = have.release[:2] < built.release[:2] and have.major == built.major
-        exact = built.major < _ANY_MINOR_SINCE and have.release[:2] != built.release[:2]
+        exact = (
+            "." in (got.built or "")
+            and built.major < _ANY_MINOR_SINCE
+            and have.release[:2] != built.release[:2]
+        )
         if exact or have.major != built.major:
             yield _mismatch(context, got, have, built)
         elif older and got.via == "ld_library_path":
@@ -128,7 +132,7 @@ def built_with_older_major_feature(context: Context) -> Iterator[Finding]:
         have, built = parse(got.version), parse(got.built)
         if have is None or built is None or have.major != built.major or have.major < 8:
             continue
-        if not got.framework.cudnn_built or have.release[:2] <= built.release[:2]:
+        if "." not in (got.framework.cudnn_built or "") or have.release[:2] <= built.release[:2]:
             continue
         yield Finding(
             id="framework-built-with-older-cudnn",

@@ -73,8 +73,12 @@ class Got(NamedTuple):
 
     @property
     def built(self) -> str | None:
-        """cuDNN that it was compiled against."""
-        return self.framework.cudnn_built or (self.need.cudnn_built if self.need else None)
+        """cuDNN that it was compiled against; TensorFlow's build tells the major alone."""
+        told = self.framework.cudnn_built
+        listed = self.need.cudnn_built if self.need else None
+        if told and listed and listed.startswith(f"{told}."):
+            return listed
+        return told or listed
 
 
 def all_got(context: Context) -> tuple[Got, ...]:

@@ -17,7 +17,8 @@ PLAIN = "dlopen"
 PROGRAM = "program"
 """Scheme of a native program given by its path."""
 _INHERITS = {"inherits-torch": "torch", "inherits-ctranslate2": "ctranslate2"}
-_PIN = re.compile(r"nvidia[-_]cudnn[-_a-z0-9]*\s*[^0-9]*(\d+)\.")
+_PIN = re.compile(r"nvidia[-_]cudnn[^;]*?(?:[=~>]=)\s*(\d+)\b")
+"""A pin's lower bound: an upper one (``<10``) names a major that is not wanted."""
 _FIRST_ON_9 = {
     "torch": (2, 4),
     "ctranslate2": (4, 5),
