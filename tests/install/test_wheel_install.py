@@ -195,6 +195,24 @@ def test_a_companion_that_cannot_be_had_takes_all_back(world: World, tmp_path: P
     assert world.tree() == before
 
 
+@pytest.mark.parametrize("mode", ["hardlink", "copy", "clone"])
+def test_a_file_of_nobody_comes_back_even_if_it_is_written_into(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setenv("UV_LINK_MODE", mode)
+    stray = world.site / "nvidia/cudnn/lib/libcudnn.so.9"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("mine")
+    before = world.tree()
+    poor = tmp_path / "poor"
+    poor.mkdir()
+    shutil.copy(next(world.index.folder.glob("nvidia_cudnn_cu12-9.10.2.21-*")), poor)
+    world.index.folder = poor
+    with pytest.raises(DoctorError, match="cublas"):
+        world.install("9.10.2.21")
+    assert world.tree() == before
+
+
 def test_a_release_that_does_not_load_is_taken_back(world: World, tmp_path: Path) -> None:
     world.put("nvidia_cudnn_cu12-9.1.0.70", "nvidia_cublas_cu12-12.8.4.1")
     world.put("nvidia_cuda_nvrtc_cu12-12.8.4.1")
