@@ -88,6 +88,12 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(int(ExitCode.OK))
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("error: a bug in cudnn-doctor; please report it with these lines", file=sys.stderr)
+        sys.exit(int(ExitCode.INTERNAL))
 
 
 def _print_error(error: DoctorError) -> None:

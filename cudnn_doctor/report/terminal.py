@@ -189,6 +189,13 @@ def _verdict(report: Report, said: Verdict, style: Style, verbose: bool) -> Iter
         found = [_count(counts[s], s) for s in ("error", "warning") if counts[s]]
         mark, colour = ("error", "red") if counts["error"] else ("warning", "yellow")
         yield style.paint(f"{style.sign(mark)} {', '.join(found)}{notes}", colour, "bold")
+        yield f"  more: cudnn-doctor explain --about {_first(report)}"
+
+
+def _first(report: Report) -> str:
+    """The id to read about first: of the gravest kind, a root cause before a consequence."""
+    order = ("error", "warning", "info")
+    return min(report.findings, key=lambda f: (order.index(f.severity), bool(f.caused_by))).id
 
 
 def _count(number: int, word: str) -> str:
