@@ -23,7 +23,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and chan
 Format = Annotated[
     str,
     typer.Option(
-        "--format", metavar="FORMAT", help="Of the dry run: text, json, shell, dockerfile."
+        "--format",
+        metavar="FORMAT",
+        help="Of the dry run: text, json, shell, dockerfile, apptainer, ansible-tasks.",
     ),
 ]
 Wait = Annotated[

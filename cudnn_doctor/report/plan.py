@@ -22,6 +22,8 @@ from cudnn_doctor.install.plan import (
     Unpack,
     WriteFile,
 )
+from cudnn_doctor.report.ansible import to_ansible
+from cudnn_doctor.report.apptainer import to_apptainer
 from cudnn_doctor.report.recipe import to_dockerfile, to_shell
 
 SCHEMA = 1
@@ -67,9 +69,11 @@ FORMATS: dict[str, Callable[[Plan], str]] = {
     "json": to_json,
     "shell": to_shell,
     "dockerfile": to_dockerfile,
+    "apptainer": to_apptainer,
+    "ansible-tasks": to_ansible,
 }
 """``--format`` name -> renderer."""
-FOR_IMAGES = frozenset({"dockerfile"})
+FOR_IMAGES = frozenset({"dockerfile", "apptainer", "ansible-tasks"})
 """Formats that describe another machine, on which nothing is installed yet."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cudnn_doctor.install.plan import (
+    AnyStep,
     Fetch,
     FetchKey,
     FromIndex,
@@ -48,8 +49,13 @@ def commands(plan: Plan) -> list[str]:
     lines = ["set -eu"]
     for step in plan.steps:
         lines += ["", f"# {step.title}"] if step.title else [""]
-        lines += _LINES[type(step)](step)
+        lines += step_commands(step)
     return lines
+
+
+def step_commands(step: AnyStep) -> list[str]:
+    """Shell lines for one step."""
+    return [*_LINES[type(step)](step)]
 
 
 def _fetch(step: Fetch) -> Iterable[str]:
