@@ -7,39 +7,33 @@ when the plan is made, where it knows the repository, and once more in the plan 
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.packages import Manager, RepositoryFile, Target, manager_named
+from cudnn_doctor.install.foresee import (
+    in_the_way,
+    refuse_foreign_repositories,
+    refuse_held,
+    rehearse,
+)
+from cudnn_doctor.install.packages import (
+    ENVIRON,
+    Choice,
+    Manager,
+    RepositoryFile,
+    Target,
+    manager_named,
+    refused,
+)
 from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.machine.model import Machine, Package
+from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.matrix import query
-from cudnn_doctor.matrix.model import DistroPackage, Matrix, NvidiaRepository
+from cudnn_doctor.matrix.model import DistroPackage, Matrix
 
 _MANAGERS = ("apt", "dnf", "zypper", "pacman")
 _LAYOUT = "/compute/cuda/repos/"
-_ENVIRON = {"DEBIAN_FRONTEND": "noninteractive"}
-_SECONDS = 120.0
-_STALE = ("Unable to locate", "was not found", "No match for", "not found in package names")
-"""What managers say of a version that only a fresh index will show."""
-_FOREIGN_OK = ("wsl-ubuntu", "cross-linux-sbsa")
-
-
-class Choice(NamedTuple):
-    """What is to be installed by which manager from where."""
-
-    manager: Manager
-    row: DistroPackage
-    targets: list[Target]
-    repository: NvidiaRepository | None
-    arch: str
 
 
 def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> Plan:
@@ -53,17 +47,17 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     choice = _choose(request, machine, matrix)
     manager, targets = choice.manager, choice.targets
     installed = {p.name: p for p in machine.packages}
-    _refuse_held(targets, installed, manager)
-    _refuse_foreign_repositories(choice, machine)
+    refuse_held(targets, installed, manager)
+    refuse_foreign_repositories(choice, machine)
     if request.hold and not request.fresh and (reason := manager.cannot_hold()):
-        raise _refused(f"the packages cannot be held: {reason}", "or leave --hold out")
-    drop = _in_the_way(choice, request, installed)
+        raise refused(f"the packages cannot be held: {reason}", "or leave --hold out")
+    drop = in_the_way(choice, request, installed)
     known = _configured(choice, machine, request)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
     if known is not None and not request.fresh:
-        warnings += _foresee(choice, drop)
+        warnings += rehearse(choice, drop)
     steps = _repository_steps(choice, request, known)
-    if manager.rehearses:
+    if manager.rehearses and not request.fresh:
         steps.append(_run("rehearse the installation", manager.rehearse(targets, drop)))
     shown = ", ".join(f"{t.name} {t.version}".strip() for t in targets)
     steps = [
@@ -94,7 +88,7 @@ def _guard(manager: Manager) -> GuardSystem:
 
 
 def _run(title: str, argv: tuple[str, ...]) -> Run:
-    return Run(title=title, argv=argv, environ={**_ENVIRON}, needs_root=True)
+    return Run(title=title, argv=argv, environ={**ENVIRON}, needs_root=True)
 
 
 def _proof(choice: Choice, request: InstallRequest, matrix: Matrix) -> Prove:
@@ -127,7 +121,7 @@ def _choose(request: InstallRequest, machine: Machine, matrix: Matrix) -> Choice
             used = repository if row.repo == "nvidia" else None
             return Choice(manager_named(name), row, targets, used, arch)
     place = f"{distro or 'this distribution'} {version}".strip()
-    raise _refused(
+    raise refused(
         f"there is no {name} package of cuDNN {request.version} ({request.flavour}) for CUDA "
         f"{request.cuda} on {place}, {arch}",
         "use --method tarball, which needs no repository",
@@ -148,7 +142,7 @@ def _manager_name(machine: Machine) -> str:
             return name
     present = [m for m in machine.system.package_managers if m in _MANAGERS]
     if not present:
-        raise _refused(
+        raise refused(
             "no package manager that this tool knows (apt, dnf, zypper, pacman)",
             "use --method tarball or wheel",
         )
@@ -165,57 +159,6 @@ def _targets(row: DistroPackage, request: InstallRequest) -> list[Target]:
         build=request.version, version=request.release, cuda=request.cuda, minor=f"{request.cuda}.*"
     )
     return [Target(name, version) for name in dict.fromkeys(names)]
-
-
-# -- what is foreseen from the machine's facts
-
-
-def _refuse_held(targets: list[Target], installed: dict[str, Package], manager: Manager) -> None:
-    held = [
-        package
-        for target in targets
-        if (package := installed.get(target.name)) and package.held
-        if not fnmatch.fnmatch(package.version, target.version or "*")
-    ]
-    if held:
-        names = " ".join(p.name for p in held)
-        told = ", ".join(f"{p.name} {p.version}" for p in held)
-        release = {"apt": f"apt-mark unhold {names}", "dnf": f"dnf versionlock delete {names}"}
-        raise _refused(
-            f"held, so that their version must not change: {told}",
-            f"release them first: `{release.get(manager.name, f'zypper removelock {names}')}`",
-        )
-
-
-def _refuse_foreign_repositories(choice: Choice, machine: Machine) -> None:
-    """NVIDIA's repository of another distribution: its packages would mix with the right ones."""
-    if choice.repository is None:
-        return
-    for known in machine.repositories:
-        if not known.enabled or known.manager != choice.manager.name or not known.distro:
-            continue
-        if known.distro not in (choice.repository.distro, *_FOREIGN_OK):
-            raise _refused(
-                f"NVIDIA's repository for {known.distro} is configured, but this is "
-                f"{machine.system.distro_id} {machine.system.distro_version}",
-                f"change it to {choice.repository.distro} in {known.file}, or disable it",
-                known.file or known.url,
-            )
-
-
-def _in_the_way(
-    choice: Choice, request: InstallRequest, installed: dict[str, Package]
-) -> list[str]:
-    """Installed packages that exclude the targets: the other flavour, the distribution's own."""
-    wanted = {target.name for target in choice.targets}
-    others = set()
-    if request.flavour == "jit":
-        others |= {*choice.row.runtime, *choice.row.dev, *choice.row.static}
-    else:
-        others |= {*choice.row.jit}
-    if choice.row.repo == "nvidia":
-        others |= {"nvidia-cudnn"}
-    return sorted((others & installed.keys()) - wanted)
 
 
 # -- the repository
@@ -250,7 +193,7 @@ def _repository_steps(choice: Choice, request: InstallRequest, known: str | None
     if known is not None:
         return [_run(refresh, manager.refresh(known))]
     if not repository.key_url or not repository.key_fingerprint:
-        raise _refused(
+        raise refused(
             f"the signing key of NVIDIA's repository for {repository.distro} is not known, and "
             "without it nothing from there can be trusted",
             "set that repository up by NVIDIA's guide, then run this again; or use --method "
@@ -260,6 +203,7 @@ def _repository_steps(choice: Choice, request: InstallRequest, known: str | None
     key = manager.key_path
     file = RepositoryFile(manager.repository_path, url, key)
     return [
+        *manager.prepare(url, fresh=request.fresh),
         *(
             MakeFolder(title=f"create {folder}", path=folder, needs_root=True)
             for folder in dict.fromkeys(map(os.path.dirname, (key, file.path)))
@@ -276,47 +220,6 @@ def _repository_steps(choice: Choice, request: InstallRequest, known: str | None
     ]
 
 
-# -- the rehearsal at plan time
-
-
-def _foresee(choice: Choice, drop: list[str]) -> Iterator[str]:
-    """Warnings from a rehearsal; raises where it fails or removes what is not cuDNN's. A manager
-    that is not here, or does not know the version yet, foresees nothing."""
-    with tempfile.TemporaryDirectory(prefix="cudnn-doctor-") as scratch:
-        argv = choice.manager.rehearse(choice.targets, drop, scratch)
-        try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "LC_ALL": "C", **_ENVIRON},
-                timeout=_SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return
-    output = done.stdout.decode("utf-8", "replace").strip()
-    if objection := choice.manager.objection(done.returncode, output, choice.targets):
-        if choice.repository and any(sign in objection for sign in _STALE):
-            return
-        tail = "\n".join(objection.splitlines()[-12:])
-        raise _refused(
-            f"{choice.manager.name} foresees that it cannot do this:\n{tail}",
-            "mend what it names (pins, held or broken packages), or use --method tarball",
-            " ".join(argv),
-        )
-    removed = choice.manager.removed(output)
-    foreign = [name for name in removed if "cudnn" not in name]
-    if foreign:
-        raise _refused(
-            f"{choice.manager.name} would remove packages that are not cuDNN's: "
-            f"{', '.join(foreign)}",
-            "mend the conflict first, or use --method tarball",
-        )
-    yield from (f"removes {name}" for name in removed if name not in drop)
-
-
 def _reasons(choice: Choice, request: InstallRequest, known: str | None) -> Iterator[str]:
     if choice.repository is None:
         yield f"the distribution's own package, by {choice.manager.name}"
@@ -327,7 +230,3 @@ def _reasons(choice: Choice, request: InstallRequest, known: str | None) -> Iter
         yield f"from NVIDIA's repository, which is added: {where}"
     if choice.row.note:
         yield f"note: {choice.row.note}"
-
-
-def _refused(what: str, next_step: str, where: str = "") -> DoctorError:
-    return DoctorError(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)

@@ -6,7 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import AnyStep
+from cudnn_doctor.matrix.model import DistroPackage, NvidiaRepository
+
+ENVIRON = {"DEBIAN_FRONTEND": "noninteractive"}
+"""Variables under which the managers' commands run."""
 
 
 class Target(NamedTuple):
@@ -34,6 +39,10 @@ class Manager(Protocol):
     key_path: str
     rehearses: bool
     """A rehearsal costs no download and ends with 0 where all is well: it can be a step."""
+
+    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
+        """Steps that bring what fetching from ``url`` needs; in a ``fresh`` image also what a
+        script needs to fetch and check the key."""
 
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         """Steps that make a repository known, whose key is in its place already."""
@@ -81,6 +90,16 @@ class Manager(Protocol):
         """Commands that bring ``changed`` back to their versions and remove ``added``."""
 
 
+class Choice(NamedTuple):
+    """What is to be installed by which manager from where."""
+
+    manager: Manager
+    row: DistroPackage
+    targets: list[Target]
+    repository: NvidiaRepository | None
+    arch: str
+
+
 def manager_named(name: str) -> Manager:
     """The implementation for a manager."""
     if name == "apt":
@@ -98,3 +117,7 @@ def manager_named(name: str) -> Manager:
     from cudnn_doctor.install.packages_pacman import Pacman
 
     return Pacman()
+
+
+def refused(what: str, next_step: str, where: str = "") -> DoctorError:
+    return DoctorError(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cudnn_doctor.install.packages import RepositoryFile, Target
+from cudnn_doctor.install.packages import ENVIRON, RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep, RemoveTree, Run, WriteFile
 
 _PINS = "/etc/apt/preferences.d/cudnn-doctor"
+_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _WAIT = ("-o", "DPkg::Lock::Timeout=60")
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.M)
 _SERIES = re.compile(r"(libcudnn\d+)(?:-[a-z]+)*(-cuda-\d+)?")
@@ -22,6 +23,20 @@ class Apt:
     repository_path = "/etc/apt/sources.list.d/cudnn-doctor-nvidia.sources"
     key_path = "/usr/share/keyrings/cudnn-doctor-nvidia.asc"
     rehearses = True
+
+    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
+        names = ["ca-certificates"] if fresh or not Path(_CERTIFICATES).exists() else []
+        names = names if url.startswith("https:") else []
+        names += ["curl", "gpg"] if fresh else []
+        if not names:
+            return []
+        install = ("apt-get", "install", "-y", "--no-install-recommends", *_WAIT, *names)
+        lines = (("apt-get", "update"), install)
+        titles = ("fetch the distribution's index", f"install {', '.join(names)}")
+        return [
+            Run(title=title, argv=argv, environ={**ENVIRON}, needs_root=True)
+            for title, argv in zip(titles, lines, strict=True)
+        ]
 
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         text = f"Types: deb\nURIs: {file.url}\nSuites: /\nSigned-By: {file.key}\n"

@@ -23,6 +23,9 @@ class Dnf:
     key_path = rpm.KEY_PATH
     rehearses = False
 
+    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
+        return []
+
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         return rpm.repository_steps(file, ())
 

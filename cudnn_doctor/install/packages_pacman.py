@@ -19,6 +19,9 @@ class Pacman:
     key_path = ""
     rehearses = False
 
+    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
+        return []
+
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         return []
 

@@ -22,6 +22,9 @@ class Zypper:
     key_path = rpm.KEY_PATH
     rehearses = True
 
+    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
+        return []
+
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         return rpm.repository_steps(file, ("autorefresh=0", "type=rpm-md"))
 

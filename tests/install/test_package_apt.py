@@ -30,6 +30,7 @@ from cudnn_doctor.machine.packages import probe_packages
 from cudnn_doctor.machine.system import probe_system
 from cudnn_doctor.matrix import load
 from cudnn_doctor.matrix.model import Matrix
+from cudnn_doctor.report.recipe import to_shell
 
 pytestmark = pytest.mark.root
 MIRROR = "/srv/mirror"
@@ -297,6 +298,18 @@ def test_the_commands_as_a_person_types_them(root: Path, key: SigningKey) -> Non
     code, told = roots.inside(root, command, "rollback", "--yes")
     assert code == 0, told
     assert roots.inside(root, versions) == {}
+
+
+def fresh(matrix: Matrix, version: str) -> str:
+    return to_shell(plan(matrix, version, fresh=True))
+
+
+def test_the_script_for_an_image_needs_nothing_but_apt(root: Path, matrix: Matrix) -> None:
+    script = roots.inside(root, fresh, matrix, "9.10.2.21")
+    assert "gpg" in script
+    assert "cudnn_doctor" not in script
+    roots.inside(root, shell, script)
+    assert roots.inside(root, versions) == both("9.10.2.21")
 
 
 def unpacking(root: Path) -> bool:

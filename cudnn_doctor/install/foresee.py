@@ -1,0 +1,103 @@
+"""What could go wrong with packages, looked for before anything is changed."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+from cudnn_doctor.install.packages import ENVIRON, Choice, Manager, Target, refused
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.machine.model import Machine, Package
+
+_SECONDS = 120.0
+_STALE = ("Unable to locate", "was not found", "No match for", "not found in package names")
+"""What managers say of a version that only a fresh index will show."""
+_FOREIGN_OK = ("wsl-ubuntu", "cross-linux-sbsa")
+
+
+def refuse_held(targets: list[Target], installed: dict[str, Package], manager: Manager) -> None:
+    """Held packages whose version would have to change."""
+    held = [
+        package
+        for target in targets
+        if (package := installed.get(target.name)) and package.held
+        if not fnmatch.fnmatch(package.version, target.version or "*")
+    ]
+    if held:
+        names = " ".join(p.name for p in held)
+        told = ", ".join(f"{p.name} {p.version}" for p in held)
+        release = {"apt": f"apt-mark unhold {names}", "dnf": f"dnf versionlock delete {names}"}
+        raise refused(
+            f"held, so that their version must not change: {told}",
+            f"release them first: `{release.get(manager.name, f'zypper removelock {names}')}`",
+        )
+
+
+def refuse_foreign_repositories(choice: Choice, machine: Machine) -> None:
+    """NVIDIA's repository of another distribution: its packages would mix with the right ones."""
+    if choice.repository is None:
+        return
+    for known in machine.repositories:
+        if not known.enabled or known.manager != choice.manager.name or not known.distro:
+            continue
+        if known.distro not in (choice.repository.distro, *_FOREIGN_OK):
+            raise refused(
+                f"NVIDIA's repository for {known.distro} is configured, but this is "
+                f"{machine.system.distro_id} {machine.system.distro_version}",
+                f"change it to {choice.repository.distro} in {known.file}, or disable it",
+                known.file or known.url,
+            )
+
+
+def in_the_way(choice: Choice, request: InstallRequest, installed: dict[str, Package]) -> list[str]:
+    """Installed packages that exclude the targets: the other flavour, the distribution's own."""
+    wanted = {target.name for target in choice.targets}
+    others = set()
+    if request.flavour == "jit":
+        others |= {*choice.row.runtime, *choice.row.dev, *choice.row.static}
+    else:
+        others |= {*choice.row.jit}
+    if choice.row.repo == "nvidia":
+        others |= {"nvidia-cudnn"}
+    return sorted((others & installed.keys()) - wanted)
+
+
+def rehearse(choice: Choice, drop: list[str]) -> Iterator[str]:
+    """Warnings from a rehearsal; raises where it fails or removes what is not cuDNN's. A manager
+    that is not here, or does not know the version yet, foresees nothing."""
+    with tempfile.TemporaryDirectory(prefix="cudnn-doctor-") as scratch:
+        argv = choice.manager.rehearse(choice.targets, drop, scratch)
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LC_ALL": "C", **ENVIRON},
+                timeout=_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return
+    output = done.stdout.decode("utf-8", "replace").strip()
+    if objection := choice.manager.objection(done.returncode, output, choice.targets):
+        if choice.repository and any(sign in objection for sign in _STALE):
+            return
+        tail = "\n".join(objection.splitlines()[-12:])
+        raise refused(
+            f"{choice.manager.name} foresees that it cannot do this:\n{tail}",
+            "mend what it names (pins, held or broken packages), or use --method tarball",
+            " ".join(argv),
+        )
+    removed = choice.manager.removed(output)
+    foreign = [name for name in removed if "cudnn" not in name]
+    if foreign:
+        raise refused(
+            f"{choice.manager.name} would remove packages that are not cuDNN's: "
+            f"{', '.join(foreign)}",
+            "mend the conflict first, or use --method tarball",
+        )
+    yield from (f"removes {name}" for name in removed if name not in drop)
