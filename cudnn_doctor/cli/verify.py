@@ -27,8 +27,9 @@ EPILOG = """\
 
 [bold]Exit codes[/bold]
 
-0 every rung that was asked for passed, 2 wrong usage, 3 the GPU rungs could
-not be run, 6 a rung failed.
+0 every rung that was asked for passed; 1 so it did, but the copy was found
+to have a wrong result that its release is known for; 2 wrong usage; 3 the
+GPU rungs could not be run; 6 a rung failed.
 """
 
 
@@ -75,8 +76,11 @@ def verify(
     if sum(bool(option) for option in (lib, python, framework)) > 1 and not (python and framework):
         raise typer.BadParameter("--lib excludes --python and --framework")
     import secrets
+    from functools import partial
 
+    from cudnn_doctor.machine.host import Host
     from cudnn_doctor.machine.probe import ProbeOptions, probe_machine
+    from cudnn_doctor.machine.recorded import compare_folder
     from cudnn_doctor.matrix.load import load
     from cudnn_doctor.verify.choose import targets
     from cudnn_doctor.verify.prove import Options, prove_all
@@ -94,6 +98,7 @@ def verify(
         references=references,
         cudnn_log=cudnn_log,
         progress=_progress(json or format != "text"),
+        compare=None if quick else partial(compare_folder, Host()),
     )
     import os
 
@@ -175,13 +180,15 @@ def _of_environment(machine: Machine, python: str) -> Chosen:
 
 
 def _with_cublas(chosen: Chosen, machine: Machine) -> Chosen:
+    import os
+
     import msgspec
 
     from cudnn_doctor.verify.choose import cublas_paths
 
     copy = chosen.copy
-    found = cublas_paths(copy, machine)
-    return chosen._replace(copy=msgspec.structs.replace(copy, cublas=found))
+    found = [p for p in cublas_paths(copy, machine) if "/" not in p or os.path.exists(p)]
+    return chosen._replace(copy=msgspec.structs.replace(copy, cublas=tuple(found)))
 
 
 def _progress(json: bool) -> Callable[[str], None] | None:
@@ -221,5 +228,7 @@ def _exit_code(verdicts: Sequence[Verdict]) -> ExitCode:
     if any(verdict.failed for verdict in verdicts):
         return ExitCode.VERIFICATION_FAILED
     wanted = ("initialise", "convolve")
+    if any(fault.confirmed for verdict in verdicts for fault in verdict.known):
+        return ExitCode.PROBLEMS
     ran = all(r.status == "pass" for v in verdicts for r in v.rungs if r.name in wanted)
     return ExitCode.OK if ran else ExitCode.CANNOT_TELL

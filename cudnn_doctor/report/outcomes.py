@@ -163,17 +163,36 @@ def of_verify(
     verbose: bool = False,
 ) -> Run:
     """The run of a verification that ended with exit code ``code``."""
-    said = {0: "passed", 6: "failed"}.get(code, "not-run")
+    said = {0: "passed", 1: "problems", 6: "failed"}.get(code, "not-run")
     return Run(
         command="verify",
         verdict=said,
         exit_code=code,
-        outcomes=tuple(_of_rung(v, rung) for v in verdicts for rung in v.rungs),
+        outcomes=tuple(o for v in verdicts for o in _of_verdict(v)),
         machine=machine or Machine(),
         verdicts=tuple(verdicts),
         style=style or Style(),
         verbose=verbose,
     )
+
+
+def _of_verdict(verdict: Verdict) -> Iterable[Outcome]:
+    yield from (_of_rung(verdict, rung) for rung in verdict.rungs)
+    copy = verdict.copy
+    for fault in verdict.known:
+        if fault.confirmed:
+            yield Outcome(
+                rule="known-faults",
+                id="verify-known-fault",
+                group=f"cuDNN {copy.version or '?'} on {verdict.gpu or 'no GPU'}",
+                status="fail",
+                severity="error",
+                title=f"cuDNN {copy.version or '?'} in {copy.folder} has {fault.issue}",
+                why=fault.title,
+                seen=(fault.why,),
+                place=Place(f"{copy.folder}/{copy.shim}"),
+                culprit=copy.folder,
+            )
 
 
 def _of_rung(verdict: Verdict, rung: Rung) -> Outcome:

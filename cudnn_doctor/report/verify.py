@@ -97,7 +97,7 @@ def _known(known: Iterable[KnownFault], verbose: bool) -> Iterable[str]:
         yield "  known wrong results of releases"
     for fault in told:
         listed = "listed for this release" if fault.listed else "not listed for this release"
-        said = {"has": "this copy HAS it here", "has not": "this copy has it not here"}
+        said = {"has": "this copy HAS it here", "has not": "this copy does not have it here"}
         answer = said.get(fault.found, f"not tried: {fault.why}")
         yield f"    {_cut(f'{fault.issue}  {listed}; {answer}', _WIDTH - 4)}"
 
@@ -155,25 +155,30 @@ def _real(verdict: Verdict, name: str) -> str:
 
 
 def _comparison(one: Verdict, two: Verdict) -> Iterable[str]:
-    """Step by step: time or rate, and error as a share of its bound."""
+    """Rates, then the steps whose results differ: their error as a share of its bound."""
     theirs = {(s.rung, s.step): s for s in two.steps}
     first, second = one.copy.version or "first", two.copy.version or "second"
     yield f"{'the same work':40}{_cut(first, 19):>20}{_cut(second, 19):>20}"
-    for step in one.steps:
-        other = theirs.get((step.rung, step.step))
-        if other and step.rung in ("convolve", "library", "speed"):
-            mine, its = _told(step), _told(other)
-            if mine != its:
-                yield f"{_cut(step.step, 39):40}{mine:>20}{its:>20}"
+    pairs = [(s, theirs[s.rung, s.step]) for s in one.steps if (s.rung, s.step) in theirs]
+    same = 0
+    for step, other in sorted(pairs, key=lambda pair: pair[0].rung != "speed"):
+        if step.rung not in ("convolve", "library", "speed") or step.step == "mapped files":
+            continue
+        mine, its = _told(step), _told(other)
+        if step.rung != "speed" and mine == its:
+            same += 1
+        else:
+            yield f"{_cut(step.step, 39):40}{mine:>20}{its:>20}"
+    yield f"{same} operations gave the same: result checked, largest error alike"
 
 
 def _told(step: StepResult) -> str:
     if step.status != "pass":
         return {"fail": "FAIL", "skip": "not supported"}.get(step.status, "")
     if "ratio" in step.data:
-        return _rates(step.data)[0]
+        return f"{_rates(step.data)[0]} {step.data['ratio']:.0%}"
     if "worst" in step.data:
-        return f"{step.data['worst']:.2f} of bound"
+        return f"{step.data['worst']:.4f} of bound"
     return step.status
 
 

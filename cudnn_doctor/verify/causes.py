@@ -103,19 +103,29 @@ def _cuda(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+_STEP_CAUSES = (
+    (("CUBLAS",), "cuBLASLt cannot be found or used"),
+    (("SUBLIBRARY", "UNAVAILABLE"), "a cuDNN sublibrary is missing or of another release"),
+    (
+        ("ILLEGAL_INSTRUCTION", "INVALID_PC", "INVALID_IMAGE", "INVALID_SOURCE"),
+        "GPU code is not as it was compiled: a damaged library file, or faulty memory",
+    ),
+    (
+        ("EXECUTION_FAILED", "LAUNCH_FAILED", "ILLEGAL_ADDRESS"),
+        "a kernel failed: a damaged library file, a fault of this release, or of the GPU",
+    ),
+)
+
+
 def step_cause(error: str, facts: Mapping[str, Any]) -> str:
     """Why a step's call failed, where the error's text tells."""
     if "PREREQUISITE_MISSING" in error or "COMPILATION_FAILED" in error:
         missing = facts.get("unopened", ())
         which = ", ".join(missing) if missing else "NVRTC or nvJitLink"
         return f"kernels cannot be compiled at run time: {which} cannot be found or used"
-    if "CUBLAS" in error:
-        return "cuBLASLt cannot be found or used"
-    if "SUBLIBRARY" in error or "UNAVAILABLE" in error:
-        return "a cuDNN sublibrary is missing or of another release"
     if "OUT_OF_MEMORY" in error or "ALLOCATION_FAILED" in error:
         return f"GPU memory is full{_memory(facts)}"
-    return ""
+    return next((why for parts, why in _STEP_CAUSES if any(p in error for p in parts)), "")
 
 
 def death_cause(how: str, log: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from cudnn_doctor.verify import nvml
-from cudnn_doctor.verify.binding import adv, backend, cnn, ops
+from cudnn_doctor.verify.binding import adv, backend, cnn, ext, ops
 from cudnn_doctor.verify.binding.library import Cudnn, load_order, mapped_files, open_global
 from cudnn_doctor.verify.binding.status import CudnnError, status_name
 from cudnn_doctor.verify.causes import initialise_cause, step_cause
@@ -39,8 +39,12 @@ _VERSION_CHECKS = {
 }
 _ANSWERS = ("graph", "ops_infer")
 """The libraries that define cudnnGetVersion, of 9.x and 8.x."""
-_LASTING = ("ILLEGAL_ADDRESS", "LAUNCH_FAILED", "MISALIGNED", "ASSERT", "ECC", "DEINITIALIZED")
+_LASTING = (
+    "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "INVALID_PC", "INVALID_ADDRESS_SPACE", "MISALIGNED",
+    "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "HARDWARE_STACK_ERROR", "ASSERT", "ECC", "DEINITIALIZED",
+)  # fmt: skip
 """CUDA errors after which nothing more can be done in the process."""
+_COMPANIONS = ("libcublas", "libnvrtc", "libnvJitLink")
 
 
 class Skip(Exception):
@@ -65,7 +69,7 @@ class Reporter:
 
     def step(self, rung: str, name: str, work: Callable[[], dict[str, Any] | None]) -> bool:
         """Announce, do and report one step; whether the process can go on."""
-        from cudnn_doctor.verify.lab import Unsupported, Wrong
+        from cudnn_doctor.verify.lab import Refused, Unsupported, Wrong
 
         self.send(Event(event="begin", rung=rung, step=name))
         before = set(mapped_files())
@@ -80,10 +84,11 @@ class Reporter:
             status, detail = "skip", str(error)
         except Wrong as error:
             status, detail, data = "fail", str(error), {"wrong": True}
-        except (Fault, OSError, CudnnError) as error:
+        except (Fault, Refused, OSError, CudnnError) as error:
             status, detail = "fail", str(error)
         except CudaError as error:
-            status, detail = "fail", str(error)
+            cause = step_cause(str(error), {})
+            status, detail = "fail", f"{cause} [{error}]" if cause else str(error)
             go_on = not any(word in error.name for word in _LASTING)
         except Exception as error:  # a bug of ours must not hide the other steps
             import traceback
@@ -170,7 +175,7 @@ def _versions(job: Job, report: Reporter) -> dict[str, Any]:
 
 def _mapped(job: Job, report: Reporter) -> dict[str, Any]:
     files = mapped_files()
-    report.fact(mapped=files)
+    report.fact(mapped=files, companions=[f for name in _COMPANIONS for f in mapped_files(name)])
     folder = os.path.realpath(job.copy.folder) + os.sep
     foreign = [f for f in files if not _belongs(f, folder, job)]
     if foreign:
@@ -231,7 +236,7 @@ class Session:
     def create(self) -> dict[str, Any]:
         path = os.path.join(self.job.copy.folder, self.job.copy.shim)
         self.cudnn = Cudnn(open_global(path))
-        for layer in (ops, cnn, adv, backend):
+        for layer in (ops, cnn, adv, ext, backend):
             layer.declare(self.cudnn)
         if self.cudnn.has("cudnnGetCudartVersion"):
             self.tell(cudart=self.cudnn.number("cudnnGetCudartVersion"))
@@ -292,7 +297,8 @@ def work(job: Job, report: Reporter) -> None:
     }
     for rung, steps in rungs.items():
         if rung in job.rungs and not _do(session, rung, steps()):
-            break
+            report.fact(lost=True)
+            return
     report.step("convolve", "mapped files", lambda: _mapped(job, report))
 
 

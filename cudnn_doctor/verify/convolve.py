@@ -13,7 +13,7 @@ from cudnn_doctor.verify.binding.graph import channels_last, row_major
 from cudnn_doctor.verify.binding.library import Descriptor
 from cudnn_doctor.verify.binding.status import CudnnError
 from cudnn_doctor.verify.formats import FORMATS, Format
-from cudnn_doctor.verify.lab import Lab, Operand, Unsupported, run_twice
+from cudnn_doctor.verify.lab import Lab, Operand, Refused, Unsupported, run_twice
 from cudnn_doctor.verify.workloads import Convolution
 
 DIRECTIONS: tuple[Direction, ...] = ("forward", "data", "filter")
@@ -192,8 +192,8 @@ def choose(lab: Lab, problem: Problem, made: Prepared) -> tuple[Algorithm, int]:
 def run(lab: Lab, problem: Problem) -> dict[str, Any]:
     """Do one convolution twice and check it; the algorithm and the error as data.
 
-    Raises Unsupported where cuDNN refuses (CudnnError for a basic shape, which none may refuse)
-    and Wrong for a result outside its bound.
+    Raises Unsupported where cuDNN refuses (Refused or CudnnError for a basic shape, which none may
+    refuse) and Wrong for a result outside its bound.
     """
     require(lab, problem.kind)
     made = prepare(lab, problem)
@@ -213,6 +213,12 @@ def run(lab: Lab, problem: Problem) -> dict[str, Any]:
                 workspace=workspace,
             ),
         )
+    except Unsupported as error:
+        if problem.shape.basic and problem.kind != "int8":
+            raise Refused(
+                f"{error}: its engines cannot be loaded, or have no kernels for this GPU"
+            ) from error
+        raise
     except CudnnError as error:
         if error.unsupported and not problem.shape.basic:
             raise Unsupported(str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cudnn_doctor.machine.model import Library
+from cudnn_doctor.machine.recorded import Recorded
 from cudnn_doctor.verify.model import Copy, StepResult
 from cudnn_doctor.versions import CudnnVersion
 
@@ -24,6 +25,27 @@ def judge(
         _one_release(copy, libraries),
         _sound(libraries),
     ]
+
+
+def as_installed(recorded: Recorded | None) -> StepResult:
+    """Whether every file is, by SHA-256, what its wheel's RECORD says."""
+    if recorded is None:
+        return _result("as installed", [], "", skip="not compared: no record of its files")
+    problems = [
+        f"{problem.path.rpartition('/')[2]} {_DIFFERS[problem.problem]}"
+        for problem in recorded.problems
+    ]
+    if problems:
+        problems[-1] += f" (RECORD of {recorded.wheel})"
+    return _result("as installed", problems, f"{recorded.checked} files as in {recorded.wheel}")
+
+
+_DIFFERS = {
+    "missing": "is missing",
+    "size": "has another size than its wheel's",
+    "hash": "has other contents than its wheel's: it was changed or damaged",
+    "unreadable": "cannot be read",
+}
 
 
 def _result(step: str, problems: Sequence[str], good: str, skip: str = "") -> StepResult:

@@ -17,6 +17,10 @@ class Unsupported(Exception):
     """cuDNN or the GPU does not do this; the text says which and why."""
 
 
+class Refused(Exception):
+    """cuDNN does not do what every release does on every GPU: a fault, not an answer."""
+
+
 class Wrong(Exception):
     """A result is outside its error bound."""
 

@@ -73,7 +73,7 @@ def run_fused(lab: Any, kind: str, choice: Any) -> dict[str, Any]:
 
 def library_steps(level: Level) -> Iterator[Step]:
     """Rung 5."""
-    from cudnn_doctor.verify import attention, operations, recurrent
+    from cudnn_doctor.verify import attention, causal, operations, recurrent
     from cudnn_doctor.verify.binding.enums import ActivationMode, PoolingMode
 
     for mode in ActivationMode:
@@ -94,6 +94,8 @@ def library_steps(level: Level) -> Iterator[Step]:
     for kind in ("fp16", "bf16") if level == "full" else ("fp16",):
         yield Step(f"layer norm {kind}", partial(operations.layer_norm, kind=kind))
     yield Step("lstm fp32", recurrent.lstm)
+    for kind in ("fp32", "bf16"):
+        yield Step(f"causal convolution {kind}", partial(causal.convolution, kind=kind))
     shapes = [workloads.Attention()]
     if level == "full":
         shapes.append(workloads.Attention(2, 8, 1024, 128))

@@ -109,6 +109,11 @@ class KnownFault(Record, frozen=True, kw_only=True):
     found: Literal["has", "has not", "not run"]
     why: str = ""
 
+    @property
+    def confirmed(self) -> bool:
+        """Listed for the release, and found."""
+        return self.listed and self.found == "has"
+
 
 class Verdict(Record, frozen=True, kw_only=True):
     """All that was found about one copy on one GPU."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cudnn_doctor.machine.recorded import Recorded
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.verify import files
@@ -43,6 +44,8 @@ _RUNGS_OF: dict[Level, tuple[str, ...]] = {
 
 _WORK = ("convolve", "library", "speed")
 _LIVES = 4
+_NO_WORK = frozenset({"mapped files"})
+"""Steps that prove something about the others and nothing when they are alone."""
 
 
 class Options(NamedTuple):
@@ -55,6 +58,8 @@ class Options(NamedTuple):
     references: str = "auto"
     cudnn_log: str | None = None
     progress: Progress | None = None
+    compare: Callable[[str], Recorded | None] | None = None
+    """Compares the files of a folder with what was installed; None: not to be done."""
 
 
 def prove(
@@ -82,13 +87,15 @@ def prove(
             progress=options.progress,
         )
 
-    with ThreadPoolExecutor(2) as pool:  # rung 2 opens everything, the work opens what it uses
+    with ThreadPoolExecutor(3) as pool:  # rung 2 opens everything, the work opens what it uses
+        comparing = pool.submit(options.compare, copy.folder) if options.compare else None
         loading = pool.submit(child, ("load",))
         working = pool.submit(_persist, partial(child, _RUNGS_OF[options.level]))
         loaded, worked = loading.result(), working.result()
+        compared = (files.as_installed(comparing.result()),) if comparing else ()
     facts = worked.facts | loaded.facts | {"used": _used(worked)}
     if "mapped" in worked.facts:
-        facts["mapped"] = worked.facts["mapped"]
+        facts |= {key: worked.facts[key] for key in ("mapped", "companions")}
     version = copy.version or _release(facts)
     cuda = copy.cuda or _cuda(facts)
     copy = msgspec.structs.replace(copy, version=version, cuda=cuda)
@@ -97,11 +104,13 @@ def prove(
         expected = _core(matrix, copy.shim)
     steps = (
         *files.judge(copy, chosen.libraries, expected),
+        *compared,
         *loaded.steps,
         *worked.steps,
     )
     deaths = (*((loaded.death,) if loaded.death else ()), *worked.deaths)
-    rungs = tuple(_rung(name, steps, deaths, options.level) for name in RUNGS)
+    known = known_faults(matrix, copy, facts.get("cc"), steps) if worked.steps else ()
+    rungs = judge_rungs(steps, deaths, known, options.level)
     return Verdict(
         copy=copy,
         gpu=facts.get("gpu") or target.label,
@@ -109,7 +118,7 @@ def prove(
         rungs=rungs,
         steps=steps,
         deaths=deaths,
-        known=known_faults(matrix, copy, facts.get("cc"), steps) if worked.steps else (),
+        known=known,
         failed=any(rung.status == "fail" for rung in rungs),
         seed=options.seed,
         seconds=round(time.perf_counter() - start, 3),
@@ -125,7 +134,8 @@ class Work(NamedTuple):
 
 
 def _persist(child: Callable[[tuple[str, ...]], Outcome]) -> Work:
-    """Do the work; after a crash go on behind the crashed step in a new child, `_LIVES` in all.
+    """Do the work; after a crash, or a fault that took the GPU's context along, go on behind that
+    step in a new child, `_LIVES` in all.
 
     Not after a hang (which took all the time there was), nor without a context or handle.
     """
@@ -139,6 +149,8 @@ def _persist(child: Callable[[tuple[str, ...]], Outcome]) -> Work:
             steps.setdefault(f"{step.rung}: {step.step}", step)
         facts |= outcome.facts
         death = outcome.death
+        if death is None and facts.pop("lost", False):
+            continue
         if death is None:
             break
         deaths.append(death)
@@ -168,6 +180,19 @@ def known_faults(
         for issue in matrix.issues
         if issue.id in listed or issue.id in results
     )
+
+
+def judge_rungs(
+    steps: Sequence[StepResult],
+    deaths: Sequence[Death],
+    known: Sequence[KnownFault],
+    level: Level,
+) -> tuple[Rung, ...]:
+    """The verdict of each rung. A fault that the release is known to have, and has here, is told
+    as that and fails no rung."""
+    confirmed = {PREFIX + fault.issue for fault in known if fault.confirmed}
+    judged = [step for step in steps if step.step not in confirmed]
+    return tuple(_rung(name, judged, deaths, level) for name in RUNGS)
 
 
 def _said(step: StepResult | None) -> dict[str, Any]:
@@ -263,7 +288,7 @@ def _rung(name: str, steps: Sequence[StepResult], deaths: Sequence[Death], level
         causes += [f"{s.step}: {s.detail}" for s in failed]
         more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
         return Rung(name=name, status="fail", why=causes[0] + more)
-    passed = [s for s in own if s.status == "pass"]
+    passed = [s for s in own if s.status == "pass" and s.step not in _NO_WORK]
     skipped = [s for s in own if s.status == "skip"]
     status: Status = "pass" if passed else "skip"
     return Rung(name=name, status=status, why=_why(name, passed, skipped, level))

@@ -9,7 +9,7 @@ from cudnn_doctor.report.style import Style
 from cudnn_doctor.report.verify import as_text
 from cudnn_doctor.verify import ladder, probes
 from cudnn_doctor.verify.model import Copy, Death, Level, Rung, StepResult, Verdict
-from cudnn_doctor.verify.prove import known_faults
+from cudnn_doctor.verify.prove import judge_rungs, known_faults
 
 COPY = Copy(
     folder="/opt/cudnn/lib", shim="libcudnn.so.9", version="9.14.0", cuda="13",
@@ -37,6 +37,24 @@ def test_a_release_that_is_not_listed_may_still_be_found_faulty() -> None:
     steps = (probe("conv3d-lowprec", "fail", wrong=True),)
     found = {k.issue: k for k in known_faults(load(None), newer, "9.0", steps)}
     assert (found["conv3d-lowprec"].listed, found["conv3d-lowprec"].found) == (False, "has")
+
+
+def test_a_known_fault_of_the_release_fails_no_rung_and_any_other_wrong_result_does() -> None:
+    fine = StepResult(rung="convolve", step="3x3", status="pass")
+    wrong = probe("conv3d-lowprec", "fail", wrong=True)
+    newer = Copy(folder="/c", shim="libcudnn.so.9", version="9.19.0")
+    for copy, status in ((COPY, "pass"), (newer, "fail")):
+        known = known_faults(load(None), copy, "9.0", (fine, wrong))
+        rungs = {r.name: r.status for r in judge_rungs((fine, wrong), (), known, "default")}
+        assert rungs["convolve"] == status
+    assert [k.confirmed for k in known if k.issue == "conv3d-lowprec"] == [False]
+
+
+def test_a_rung_without_any_work_is_not_passed() -> None:
+    mapped = StepResult(rung="convolve", step="mapped files", status="pass")
+    refused = StepResult(rung="convolve", step="3x3", status="skip", detail="no engine")
+    rung = next(r for r in judge_rungs((refused, mapped), (), (), "quick") if r.name == "convolve")
+    assert (rung.status, rung.why) == ("skip", "no engine")
 
 
 def test_a_probe_that_failed_for_another_reason_accuses_nobody() -> None:
@@ -78,7 +96,7 @@ cuDNN 9.14.0 in /opt/cudnn/lib
       cause: a library file is truncated, or changed while it was in use
       | last words
   known wrong results of releases
-    conv3d-lowprec  listed for this release; this copy has it not here
+    conv3d-lowprec  listed for this release; this copy does not have it here
 """
 
 

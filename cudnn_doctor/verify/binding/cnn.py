@@ -48,8 +48,10 @@ _ALGORITHMS: dict[Direction, tuple[str, ...]] = {
         "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT",
         "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED",
     ),
-    "data": ("0", "1", "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"),
-    "filter": ("0", "1", "FFT", "3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"),
+    "data": ("ALGO_0", "ALGO_1", "FFT", "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"),
+    "filter": (
+        "ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING",
+    ),
 }  # fmt: skip
 _MAX_ALGORITHMS = 16
 

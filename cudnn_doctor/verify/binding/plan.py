@@ -72,7 +72,9 @@ class Engine(NamedTuple):
 
     @property
     def label(self) -> str:
-        return f"engine {self.number}, {'run-time' if self.compiled_at_run_time else 'pre'}compiled"
+        made = "run-time compiled" if self.compiled_at_run_time else "precompiled"
+        domain = [n.name for n in (Numerical.FFT, Numerical.WINOGRAD) if n in self.numerical]
+        return ", ".join([f"engine {self.number}", made, *domain])
 
 
 def engines(cudnn: Cudnn, graph: Node) -> Iterator[Engine]:
