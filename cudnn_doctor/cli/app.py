@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
 import os
 import sys
 from typing import ClassVar
@@ -77,8 +79,12 @@ def _root(
 def run() -> None:
     """Run the application; every failure ends with a message on stderr and a documented code."""
     gc.set_threshold(_COLLECT_EVERY)
+    _make_streams_safe()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except DoctorError as error:
         _print_error(error)
         sys.exit(int(error.exit_code))
@@ -88,12 +94,32 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(int(ExitCode.OK))
-    except Exception:
-        import traceback
+    except Exception as error:
+        sys.exit(int(_unexpected(error)))
 
-        traceback.print_exc()
-        print("error: a bug in cudnn-doctor; please report it with these lines", file=sys.stderr)
-        sys.exit(int(ExitCode.INTERNAL))
+
+def _unexpected(error: Exception) -> ExitCode:
+    """A full disk under the output, else a bug of ours."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    if isinstance(error, OSError) and error.errno in full and error.filename is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
+        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+        return ExitCode.CANNOT_TELL
+    import traceback
+
+    traceback.print_exc()
+    print("error: a bug in cudnn-doctor; please report it with these lines", file=sys.stderr)
+    return ExitCode.INTERNAL
+
+
+def _make_streams_safe() -> None:
+    """Closed streams go nowhere; what a stream's encoding lacks is written as an escape."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _print_error(error: DoctorError) -> None:

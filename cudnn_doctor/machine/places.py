@@ -105,7 +105,8 @@ def active_prefix(host: Host) -> str | None:
 
 def prefix_of(host: Host, given: str) -> str | None:
     """Prefix of an environment named by its folder, its interpreter or a program on PATH."""
-    path = given if "/" in given else host.which(given) or ""
+    local = "/" in given or (host.live and os.path.isdir(given))
+    path = given if local else host.which(given) or ""
     if host.live and path:
         path = os.path.abspath(os.path.expanduser(path))
     if not path.startswith("/") or host.stat(path) is None:

@@ -7,8 +7,10 @@ the whole.
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeVar
@@ -16,9 +18,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from cudnn_doctor import __version__
+from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import (
     Driver,
+    Environment,
     Gpu,
     LoaderConfig,
     Machine,
@@ -28,6 +32,7 @@ from cudnn_doctor.machine.model import (
     Repository,
     System,
 )
+from cudnn_doctor.machine.places import prefix_of
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -72,10 +77,16 @@ class _Runner:
 
 
 def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
-    """Read everything about one machine (or mounted root); never raises for what it finds."""
+    """Read everything about one machine (or mounted root); never raises for what it finds.
+
+    Raises DoctorError (USAGE) where ``options`` name a root or an environment that is none.
+    """
     from cudnn_doctor.machine import devices, driver, environ, pci, project
+    from cudnn_doctor.machine.redact import printable
 
     host = Host(options.root)
+    if not os.path.isdir(host.root):
+        raise _no_such("root file system", options.root, "name the folder where it is mounted")
     run = _Runner(host)
     with ThreadPoolExecutor(max_workers=6) as pool:
         slow = _Slow.start(host, run, pool)
@@ -88,6 +99,7 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
         found_driver = run(
             "driver", lambda: driver.complete_driver(host, nvml, found_gpus or ()), nvml
         )
+    _refuse_strangers(host, options.python, files["environments"])
     packages, repositories = slow.packages.result()
     machine = Machine(
         tool=__version__,
@@ -106,7 +118,21 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
         failures=tuple(host.failures),
         durations=dict(sorted(run.durations.items())),
     )
-    return msgspec.structs.replace(machine, **files)
+    return printable(msgspec.structs.replace(machine, **files))
+
+
+def _refuse_strangers(
+    host: Host, given: Sequence[str], environments: Sequence[Environment]
+) -> None:
+    known = {host.real(environment.prefix) for environment in environments} | {sys.prefix}
+    for path in given:
+        prefix = prefix_of(host, path)
+        if prefix is None or host.real(prefix) not in known:
+            raise _no_such("Python environment", path, "name its folder or its interpreter")
+
+
+def _no_such(kind: str, path: str, next_step: str) -> DoctorError:
+    return DoctorError(f"no {kind} at {path!r}", next_step=next_step, exit_code=ExitCode.USAGE)
 
 
 class _Slow(NamedTuple):

@@ -8,6 +8,7 @@ worked out on the redacted snapshot as well.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -69,6 +70,19 @@ def hide_secrets(facts: S) -> S:
     if without_secrets(text := msgspec.json.encode(facts).decode()) == text:
         return facts
     return msgspec.convert(_walk(msgspec.to_builtins(facts), without_secrets), type(facts))
+
+
+def printable(facts: S) -> S:
+    """The facts, with bytes that are no UTF-8 (names of files, variables) written as ``\\xff``."""
+    try:
+        msgspec.json.encode(facts)
+    except UnicodeEncodeError:
+        return msgspec.convert(_walk(msgspec.to_builtins(facts), _escaped), type(facts))
+    return facts
+
+
+def _escaped(text: str) -> str:
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def _walk(value: Any, clean: Callable[[str], str]) -> Any:

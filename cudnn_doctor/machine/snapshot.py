@@ -47,18 +47,11 @@ def save_snapshot(machine: Machine, path: str) -> None:
         sys.stdout.write(text.decode())
         return
     target = Path(path)
-    umask = os.umask(0)
-    os.umask(umask)
     try:
-        fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(text)
-            os.chmod(name, 0o644 & ~umask)
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
+        if target.exists() and not target.is_file():
+            target.write_bytes(text)  # a device or a pipe: never replaced
+        else:
+            _replace(target.resolve(), text)
     except OSError as error:
         raise DoctorError(
             f"cannot write the snapshot: {error.strerror or error}",
@@ -66,6 +59,20 @@ def save_snapshot(machine: Machine, path: str) -> None:
             next_step="name a file in a folder that you may write to",
             exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
+
+
+def _replace(target: Path, text: bytes) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(text)
+        os.chmod(name, 0o644 & ~umask)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def _read(path: str, where: str) -> bytes:
