@@ -11,7 +11,7 @@ class ExitCode(enum.IntEnum):
     OK = 0
     """Healthy, or the job was done."""
     PROBLEMS = 1
-    """Problems were found (of ``verify``: all passed, but a known fault of the release is there)."""
+    """Problems were found (by ``verify``: all passed, but its release's known fault is there)."""
     USAGE = 2
     """The command line was wrong."""
     CANNOT_TELL = 3

@@ -1,0 +1,97 @@
+"""Rung 1 against a wheel's RECORD, and the step of the ext library, without any GPU."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from support.fakecudnn import fake_copy, fake_driver
+
+from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.recorded import compare_folder
+from cudnn_doctor.verify import files
+from cudnn_doctor.verify.model import Copy, Job, StepResult
+from cudnn_doctor.verify.parent import run_child
+
+LIBRARY = "nvidia/cudnn/lib/libcudnn_ops.so.9"
+
+
+def installed(
+    site: Path, name: str = "nvidia_cudnn_cu13-9.19.0.56", installer: str = "pip"
+) -> Path:
+    """A site-packages folder with one library of a wheel; the library's path."""
+    library = site / LIBRARY
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.write_bytes(name.encode() * 50)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(library.read_bytes()).digest()).decode()
+    info = site / f"{name}.dist-info"
+    info.mkdir()
+    (info / "INSTALLER").write_text(installer)
+    size = library.stat().st_size
+    lines = [f"{LIBRARY},sha256={digest.rstrip('=')},{size}", f"{info.name}/RECORD,,"]
+    (info / "RECORD").write_text("\n".join(lines))
+    return library
+
+
+def said(folder: Path) -> StepResult:
+    return files.as_installed(compare_folder(Host(), str(folder)))
+
+
+def test_files_as_in_the_wheel_pass(tmp_path: Path) -> None:
+    step = said(installed(tmp_path).parent)
+    assert (step.status, step.detail) == ("pass", "1 files as in nvidia_cudnn_cu13-9.19.0.56")
+
+
+def test_one_flipped_bit_is_found_and_its_file_and_wheel_named(tmp_path: Path) -> None:
+    library = installed(tmp_path)
+    contents = bytearray(library.read_bytes())
+    contents[100] ^= 16
+    library.write_bytes(contents)
+    step = said(library.parent)
+    assert step.status == "fail"
+    assert "libcudnn_ops.so.9 has other contents" in step.detail
+    assert "nvidia_cudnn_cu13-9.19.0.56" in step.detail
+
+
+@pytest.mark.parametrize(("damage", "word"), [("shorter", "another size"), ("gone", "is missing")])
+def test_a_file_of_another_size_or_none_is_told(tmp_path: Path, damage: str, word: str) -> None:
+    library = installed(tmp_path)
+    if damage == "gone":
+        library.unlink()
+    else:
+        os.truncate(library, 9)
+    assert word in said(library.parent).detail
+
+
+def test_of_two_wheels_over_one_another_the_one_that_is_there_counts(tmp_path: Path) -> None:
+    installed(tmp_path, "nvidia_cudnn_cu12-9.10.2.21")
+    library = installed(tmp_path)
+    assert said(library.parent).detail == "1 files as in nvidia_cudnn_cu13-9.19.0.56"
+
+
+def test_a_copy_without_a_record_and_one_of_conda_are_not_compared(tmp_path: Path) -> None:
+    library = installed(tmp_path, installer="conda")
+    for folder in (library.parent, tmp_path):
+        step = said(folder)
+        assert (step.status, step.detail) == ("skip", "not compared: no record of its files")
+
+
+@pytest.mark.parametrize(("fault", "status"), [("", "pass"), ("causal", "fail")])
+def test_the_ext_library_is_put_to_work_and_checked(
+    tmp_path: Path, fault: str, status: str
+) -> None:
+    folder = fake_copy(tmp_path / "lib")
+    driver = fake_driver(tmp_path / "driver")
+    libraries = tuple(sorted(path.name for path in folder.iterdir()))
+    job = Job(
+        copy=Copy(folder=str(folder), shim="libcudnn.so.9", libraries=libraries),
+        rungs=("library",), references="numpy",
+    )  # fmt: skip
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(driver), "FAKE_CUDNN": fault}
+    outcome = run_child(job, environ=environ, timeout=60)
+    steps = {step.step: step for step in outcome.steps}
+    assert steps["causal convolution fp32"].status == status, outcome
+    assert steps["causal convolution bf16"].status == "skip"
