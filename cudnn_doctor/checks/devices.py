@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cudnn_doctor.checks import remedies
 from cudnn_doctor.checks.context import Context
+from cudnn_doctor.checks.driver import SPOKEN_FOR
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.checks.registry import Skip, rule
 from cudnn_doctor.machine.model import DeviceNode
@@ -127,6 +128,47 @@ def selinux_denies(context: Context) -> Iterator[Finding]:
             ),
         ),
         avoid=("turning SELinux off",),
+    )
+
+
+@rule("uvm-module-wedged", "gpu", gpu=True, also=("permission-denied", "driver-not-installed"))
+def driver_does_not_answer(context: Context) -> Iterator[Finding]:
+    """The kernel module is loaded, its nodes can be opened, and NVML gets no answer."""
+    driver, there = context.machine.driver, nodes(context)
+    told = driver.nvml_error
+    spoken_for = told in SPOKEN_FOR
+    explained = refused(context) or (not spoken_for and any(not node.exists for node in there))
+    loaded = driver.kernel_version or spoken_for
+    if not told or not loaded or context.machine.gpus or explained or "VERSION_MISMATCH" in told:
+        return
+    if context.machine.partial:
+        raise Skip("how NVML fails is judged on a machine that was probed")
+    id, title = "uvm-module-wedged", f"the NVIDIA driver is loaded and does not answer: {told}"
+    cure = Remedy(
+        title="look what the kernel says of it (Xid, fallen off the bus), then restart the machine",
+        commands=(remedies.as_root(context, "dmesg | grep -i -e nvrm -e xid"), "sudo reboot"),
+        needs_root=True,
+        safety="caution",
+    )
+    if told == "NVML_ERROR_NO_PERMISSION":
+        id, title = "permission-denied", "NVML may not open the GPU (no permission)"
+        cure = Remedy(title="see who may open the nodes", commands=("ls -l /dev/nvidia*",))
+    elif told == "NVML_ERROR_LIBRARY_NOT_FOUND":
+        id = "driver-not-installed"
+        title = f"kernel module {driver.kernel_version} is loaded, libnvidia-ml.so.1 is not found"
+        cure = remedies.install_driver(context)
+    yield Finding(
+        id=id,
+        severity="error",
+        title=title,
+        culprit="NVIDIA driver",
+        seen=(
+            Evidence(what=f"kernel module {driver.kernel_version or 'loaded'}"),
+            Evidence(what=told, how="NVML"),
+        ),
+        why="a program that asks for the GPU gets the same answer.",
+        remedies=(cure,),
+        avoid=("reinstalling CUDA or cuDNN",),
     )
 
 

@@ -15,6 +15,14 @@ _DISPLAY = ("0x03", "03")
 """PCI class of display controllers; NVSwitch bridges have class 0x0680."""
 
 
+SPOKEN_FOR = (
+    "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+    "NVML_ERROR_NO_PERMISSION",
+    "NVML_ERROR_GPU_IS_LOST",
+)
+"""Answers that only a loaded driver gives: a GPU is there, whatever the bus shows."""
+
+
 def gpus_on_bus(context: Context) -> list[PciDevice] | None:
     """NVIDIA display controllers seen on the PCI bus; None where nobody could look."""
     if context.machine.pci is None:
@@ -39,7 +47,7 @@ def no_nvidia_gpu(context: Context) -> Iterator[Finding]:
     no_driver = machine.driver.nvml_error == "NVML_ERROR_LIBRARY_NOT_FOUND" and not machine.partial
     if machine.gpus is None and on_bus is None and not no_driver:
         raise Skip("whether there is a GPU is not known")
-    if on_bus or machine.driver.kernel_version:
+    if on_bus or machine.driver.kernel_version or machine.driver.nvml_error in SPOKEN_FOR:
         return
     inside = f" of this {machine.system.container} container" if machine.system.container else ""
     unread = on_bus is None

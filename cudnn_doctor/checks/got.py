@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-from cudnn_doctor.checks.context import BY_PATH, Context, folder_of, parse, same_release
+from cudnn_doctor.checks.context import BY_PATH, Context, folder_of, matches, parse, same_release
 from cudnn_doctor.machine.catalogue import SCHEMES, scheme_for
 from cudnn_doctor.machine.consumers import PLAIN
 from cudnn_doctor.machine.loads import Load, LoadPlan
@@ -79,6 +80,25 @@ class Got(NamedTuple):
         if told and listed and listed.startswith(f"{told}."):
             return listed
         return told or listed
+
+
+_NAME = re.compile(r"^[A-Za-z0-9._-]+|[\s()]")
+"""What is left of a requirement without this is its specifier."""
+_ANY_BUILD = 9999
+"""Of a release whose build is not known: pins are of builds, and its own is not to fail them."""
+
+
+def accepts(got: Got, version: str | None) -> bool | None:
+    """Whether a release is no older than the one a framework was built with, and as it asks pip
+    for; None where the version is not known."""
+    given, built = parse(version), parse(got.built)
+    if given is None:
+        return None
+    if built is not None and given.release[:2] < built.release[:2]:
+        return False
+    number = str(given) if given.build >= 0 else f"{given}.{_ANY_BUILD}"
+    lines = (_NAME.sub("", pin.partition(";")[0]) for pin in got.framework.pins)
+    return all(matches(number, line) for line in lines if line and "==" not in line)
 
 
 def all_got(context: Context) -> tuple[Got, ...]:

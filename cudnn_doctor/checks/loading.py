@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cudnn_doctor.checks import remedies
 from cudnn_doctor.checks.context import Context, cudnn_wheels, distribution, folder_of
-from cudnn_doctor.checks.got import Got, all_got, others_got
+from cudnn_doctor.checks.got import Got, accepts, all_got, others_got
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.checks.registry import Skip, rule
 from cudnn_doctor.checks.wheels import requirements
@@ -31,16 +31,17 @@ def finds_no_cudnn(context: Context) -> Iterator[Finding]:
         if got.found or not got.known or _needless(got):
             continue
         copies = [c for c in context.machine.copies or () if not c.private and c.lacks != ("*",)]
-        usable = [c for c in copies if got.major is None or c.major in (None, got.major)]
+        right = [c for c in copies if got.major is None or c.major in (None, got.major)]
+        usable = [copy for copy in right if accepts(got, copy.version) is not False]
         missing = _missing_requirement(context, got)
         if missing:
             yield _deps(context, got, missing)
         elif usable:
             yield _unseen(context, got, usable)
-        elif copies:
+        elif copies and not right:
             yield _other_major(context, got, copies)
         else:
-            yield _nowhere(context, got)
+            yield _nowhere(context, got, right)
 
 
 def _needless(got: Got) -> bool:
@@ -63,7 +64,7 @@ def _missing_requirement(context: Context, got: Got) -> str:
         return ""
     name = got.framework.distribution or got.framework.name
     dist = distribution(environment, name)
-    for required, specifier in requirements(dist) if dist else ():
+    for required, specifier in requirements(dist, extras=_for_gpus(got)) if dist else ():
         if required.startswith("nvidia-cudnn") and distribution(environment, required) is None:
             return f"{required}{specifier}"
     listed = dist is not None and dist.requires
@@ -72,6 +73,11 @@ def _missing_requirement(context: Context, got: Got) -> str:
         return ""
     pinned = need.cudnn_install_kind == "pinned" and need.cudnn_install
     return f"nvidia-cudnn-cu{need.cuda_major}{need.cudnn_install}" if pinned else ""
+
+
+def _for_gpus(got: Got) -> bool:
+    """Whether the distribution is for GPUs alone: what it asks for under an extra is no option."""
+    return "cuda" in got.framework.distribution
 
 
 def _deps(context: Context, got: Got, missing: str) -> Finding:
@@ -169,15 +175,19 @@ def _is_meant(context: Context, got: Got) -> bool:
     return meant_for_gpu or bool(context.machine.gpus) or context.machine.partial
 
 
-def _nowhere(context: Context, got: Got) -> Finding:
+def _nowhere(context: Context, got: Got, refused: list[CudnnCopy]) -> Finding:
     want = f"cuDNN {got.major}" if got.major else "cuDNN"
+    lacking = "none that it accepts is here" if refused else "there is none on this machine"
     return Finding(
         id="cudnn-not-installed",
         severity="error" if _is_meant(context, got) else "info",
-        title=f"{got.label} needs {want}; there is none on this machine",
+        title=f"{got.label} needs {want}; {lacking}",
         culprit=f"libcudnn.so.{got.major}" if got.major else "libcudnn",
         subject=got.subject,
-        seen=_evidence(got),
+        seen=(
+            *_evidence(got),
+            *(Evidence(what=f"too old for it: {c.version}", where=c.folder) for c in refused[:3]),
+        ),
         why="without it the framework cannot be imported, or computes on the CPU without a word.",
         remedies=_provide(context, got),
     )

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from cudnn_doctor.checks import remedies
-from cudnn_doctor.checks.context import Context, folder_of, matches, parse, same_release
+from cudnn_doctor.checks.context import Context, folder_of, parse, same_release
 from cudnn_doctor.checks.copies import shipped
 from cudnn_doctor.checks.files import restore
-from cudnn_doctor.checks.got import Got, all_got, others_got, place
+from cudnn_doctor.checks.got import Got, accepts, all_got, others_got, place
 from cudnn_doctor.checks.model import Evidence, Finding, Remedy
 from cudnn_doctor.checks.registry import rule
 from cudnn_doctor.machine.loads import Load, LoadPlan
 from cudnn_doctor.machine.model import CudnnCopy
 from cudnn_doctor.machine.opens import RPATH_SHIM_SINCE
-
-_NAME = re.compile(r"^[A-Za-z0-9._-]+|[\s()]")
-"""What is left of a requirement without this is its specifier."""
-_ANY_BUILD = 9999
-"""Of a release whose build is not known: pins are of builds, and its own is not to fail them."""
 
 
 def searches_path_first(context: Context, copy: CudnnCopy) -> bool:
@@ -181,14 +175,8 @@ def _shadow(
 def _tolerates(got: Got, foreign: str) -> bool:
     """JAX was seen to work with its wheel's shim over another release's parts (9.19.0, 9.14.0), as
     long as they are no older than what it was built with or asks for."""
-    if got.plan is None or got.plan.consumer.scheme != "jax-preload-then-rpath":
-        return False
-    version, built = parse(foreign), parse(got.built)
-    if version is None or (built is not None and version.release[:2] < built.release[:2]):
-        return False
-    number = str(version) if version.build >= 0 else f"{version}.{_ANY_BUILD}"
-    lines = (_NAME.sub("", pin.partition(";")[0]) for pin in got.framework.pins)
-    return all(matches(number, line) for line in lines if line)
+    is_jax = got.plan is not None and got.plan.consumer.scheme == "jax-preload-then-rpath"
+    return is_jax and accepts(got, foreign) is True
 
 
 def _wheel_incomplete(context: Context, got: Got, copy: CudnnCopy, stray: Load) -> Finding:

@@ -21,12 +21,13 @@ def environments(context: Context) -> tuple[Environment, ...]:
     return context.machine.environments
 
 
-def requirements(dist: Distribution) -> list[tuple[str, str]]:
-    """``(name, specifier)`` of what a distribution requires without an extra's asking for it."""
+def requirements(dist: Distribution, *, extras: bool = False) -> list[tuple[str, str]]:
+    """``(name, specifier)`` of what a distribution requires; with ``extras`` also of what it
+    requires only where an extra is asked for."""
     found = []
     for line in dist.requires:
         match = _REQUIREMENT.match(line)
-        if match and "extra" not in (match[3] or ""):
+        if match and (extras or "extra" not in (match[3] or "")):
             found.append((re.sub(r"[-_.]+", "-", match[1]).lower(), match[2].strip()))
     return found
 
