@@ -28,7 +28,7 @@ def judge(
 
 
 def as_installed(recorded: Recorded | None) -> StepResult:
-    """Whether every file is, by SHA-256, what its wheel's RECORD says."""
+    """Whether every file is, by SHA-256, what was installed."""
     if recorded is None:
         return _result("as installed", [], "", skip="not compared: no record of its files")
     problems = [
@@ -36,14 +36,14 @@ def as_installed(recorded: Recorded | None) -> StepResult:
         for problem in recorded.problems
     ]
     if problems:
-        problems[-1] += f" (RECORD of {recorded.wheel})"
-    return _result("as installed", problems, f"{recorded.checked} files as in {recorded.wheel}")
+        problems[-1] += f" ({recorded.source})"
+    return _result("as installed", problems, f"{recorded.checked} files as in {recorded.source}")
 
 
 _DIFFERS = {
     "missing": "is missing",
-    "size": "has another size than its wheel's",
-    "hash": "has other contents than its wheel's: it was changed or damaged",
+    "size": "has another size than when it was installed",
+    "hash": "has other contents than when it was installed: changed or damaged",
     "unreadable": "cannot be read",
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.fakecudnn import fake_copy, fake_driver
 
+from cudnn_doctor.install.manifest import write
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.recorded import compare_folder
 from cudnn_doctor.verify import files
@@ -42,7 +43,10 @@ def said(folder: Path) -> StepResult:
 
 def test_files_as_in_the_wheel_pass(tmp_path: Path) -> None:
     step = said(installed(tmp_path).parent)
-    assert (step.status, step.detail) == ("pass", "1 files as in nvidia_cudnn_cu13-9.19.0.56")
+    assert (step.status, step.detail) == (
+        "pass",
+        "1 files as in RECORD of nvidia_cudnn_cu13-9.19.0.56",
+    )
 
 
 def test_one_flipped_bit_is_found_and_its_file_and_wheel_named(tmp_path: Path) -> None:
@@ -69,7 +73,28 @@ def test_a_file_of_another_size_or_none_is_told(tmp_path: Path, damage: str, wor
 def test_of_two_wheels_over_one_another_the_one_that_is_there_counts(tmp_path: Path) -> None:
     installed(tmp_path, "nvidia_cudnn_cu12-9.10.2.21")
     library = installed(tmp_path)
-    assert said(library.parent).detail == "1 files as in nvidia_cudnn_cu13-9.19.0.56"
+    assert said(library.parent).detail == "1 files as in RECORD of nvidia_cudnn_cu13-9.19.0.56"
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_prefix_of_our_own_is_compared_with_its_manifest(tmp_path: Path, damaged: bool) -> None:
+    library = tmp_path / "9.19.0-cuda13/lib/libcudnn_ops.so.9"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"code" * 99)
+    write(library.parents[1])
+    if damaged:
+        library.write_bytes(b"code" * 98 + b"codf")
+    step = said(library.parent)
+    assert step.status == ("fail" if damaged else "pass"), step.detail
+
+
+def test_a_manifest_that_is_none_is_no_record(tmp_path: Path) -> None:
+    library = tmp_path / "lib/libcudnn_ops.so.9"
+    library.parent.mkdir()
+    library.write_bytes(b"code")
+    for text in ("[]", '{"lib/libcudnn_ops.so.9": {"sha256": "zz"}}', "\xff"):
+        (tmp_path / ".cudnn-doctor.json").write_text(text)
+        assert said(library.parent).status == "skip"
 
 
 def test_a_copy_without_a_record_and_one_of_conda_are_not_compared(tmp_path: Path) -> None:
