@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cudnn_doctor.cli import apply as ap
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import ExitCode
 
 if TYPE_CHECKING:
     from cudnn_doctor.checks.model import Finding, SearchPath
@@ -104,39 +104,41 @@ class _Looked:
 
 
 def _wanted(
-    findings: tuple[Finding, ...], only: list[str] | None, told: frozenset[str]
+    findings: tuple[Finding, ...], only: list[str] | None, told: tuple[Finding, ...]
 ) -> tuple[Finding, ...]:
-    """The findings to act on."""
+    """The findings to act on, those of the log first."""
     if not only:
-        return tuple(f for f in findings if f.severity == "error" or f.id in told)
+        errors = (f for f in findings if f.severity == "error" and f not in told)
+        return (*told, *errors)
     from cudnn_doctor.checks.suppress import check_id
 
     names = {name for value in only for name in value.split(",") if name}
     for name in names:
         check_id(name)
-    return tuple(f for f in findings if f.id in names)
+    return tuple(f for f in dict.fromkeys((*told, *findings)) if f.id in names)
 
 
-def _told_by(log: str | None, machine: Machine, findings: tuple[Finding, ...]) -> frozenset[str]:
-    """Ids of what a log complains of."""
+def _told_by(
+    log: str | None, machine: Machine, findings: tuple[Finding, ...]
+) -> tuple[Finding, ...]:
+    """What a log complains of: the machine's own findings where it shows the same."""
     if log is None:
-        return frozenset()
+        return ()
+    from cudnn_doctor.checks.model import Finding
     from cudnn_doctor.cli.explain import open_log
     from cudnn_doctor.explain import explain
 
     with open_log(log) as stream:
         explanation = explain(stream, machine, findings)
-    sure = frozenset(d.id for d in explanation.diagnoses if d.confidence >= _SURE)
     known = {finding.id for finding in findings}
-    if sure and not sure & known:
-        raise DoctorError(
-            f"the log shows {explanation.diagnoses[0].id}, which is nothing that this machine"
-            " shows and that a program could mend",
-            where=log,
-            next_step="run `cudnn-doctor explain` on it for what to do",
-            exit_code=ExitCode.NOTHING_CHANGED,
-        )
-    return sure
+    told = [d for d in explanation.diagnoses if d.confidence >= _SURE]
+    mine = [f for d in told for f in findings if f.id == d.id]
+    foreign = [
+        Finding(id=d.id, severity="error", title=d.title, culprit=d.culprit, remedies=d.remedies)
+        for d in told[:1]
+        if d.id not in known
+    ]
+    return (*mine, *foreign)
 
 
 def _activate(path: SearchPath) -> None:

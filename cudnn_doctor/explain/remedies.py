@@ -101,7 +101,12 @@ def _major(w: Words) -> tuple[Remedy, ...]:
     return tuple(found)
 
 
-@_for("cudnn-install-incomplete")
+@_for(
+    "cudnn-install-incomplete",
+    "cudnn-file-damaged",
+    "cudnn-wrong-architecture",
+    "cudnn-dangling-link",
+)
 def _incomplete(w: Words) -> tuple[Remedy, ...]:
     if w.wheel_version or w.pythonic:
         commands = (f"pip install --force-reinstall --no-deps {w.exact_wheel}",)

@@ -126,8 +126,20 @@ def feature(case: Case) -> None:
         )
 
 
+def _no_driver_at_all(case: Case) -> bool:
+    """The CUDA runtime calls an absent driver too old as well."""
+    seen = case.first("driver-too-old", "no-driver-library")
+    if seen is None or not case.facts.whole or case.facts.driver or case.facts.wsl:
+        return False
+    case.vote("driver-not-installed", 0.9, "no driver is loaded", culprit="libcuda.so.1", line=seen)
+    case.doubt("driver-too-old", 0.2)
+    return True
+
+
 def driver_age(case: Case) -> None:
     """The driver's version or the CUDA that it supports, as culprit."""
+    if _no_driver_at_all(case):
+        return
     for seen in case.seen("driver-too-old")[:2]:
         number = seen.get("number")
         cuda = f"{int(number) // 1000}.{int(number) % 1000 // 10}" if number else ""

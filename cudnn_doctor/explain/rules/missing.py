@@ -295,6 +295,8 @@ def _missing_cuda(case: Case, seen: Observation, lib: str, loader: Observation |
     """A CUDA library: wanted by cuDNN, or by a framework or extension."""
     facts = case.facts
     major = _major(lib)
+    if _lies_in_a_wheel(case, seen, lib):
+        return
     if lib.startswith("libnvrtc") and (loader or not _other_cuda(case, lib, major)):
         case.vote("libnvrtc-missing", 0.9 if loader or facts.given else 0.6, culprit=lib, line=seen)
         if not loader and not facts.given:
@@ -324,6 +326,24 @@ def _missing_cuda(case: Case, seen: Observation, lib: str, loader: Observation |
     case.vote("other-cuda-lib-missing", weight, culprit=lib, line=seen)
     if lib.startswith(("libcudart", "libcublas")):
         case.vote("cuda-major-mismatch", 0.38, culprit=f"{lib} is wanted", line=seen)
+
+
+def _lies_in_a_wheel(case: Case, seen: Observation, lib: str) -> bool:
+    """The library is on the disk beside a cuDNN wheel: the loader looks for neither there."""
+    wheels = [c.folder.rpartition("/cudnn/")[0] for c in case.facts.copies if c.kind == "wheel"]
+    for library in case.facts.machine.libraries:
+        folder, _, name = library.path.rpartition("/")
+        beside = any(wheel and folder.startswith(f"{wheel}/") for wheel in wheels)
+        if name == lib and beside and case.facts.searched(folder) is False:
+            case.vote(
+                "cudnn-not-on-loader-path",
+                0.8,
+                f"{library.path} is there, as cuDNN's wheel is; the loader searches neither",
+                culprit=folder,
+                line=seen,
+            )
+            return True
+    return False
 
 
 def _loads(case: Case, seen: Observation) -> list[Observation]:

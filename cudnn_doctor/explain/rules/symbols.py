@@ -8,6 +8,9 @@ import re
 from cudnn_doctor.explain.case import Case
 from cudnn_doctor.explain.model import Observation
 
+_BASIC = re.compile(r"cudnn(?:GetVersion|Create|Destroy|GetErrorString)")
+"""Functions of every release."""
+_SHIM = re.compile(r"libcudnn\.so(?:\.\d+)*")
 _CUBLAS_PAIR = re.compile(r"cublasLt\w+|libcublasLt")
 
 
@@ -55,6 +58,10 @@ def _cudnn_internal(case: Case, seen: Observation) -> None:
     path, facts = seen.get("path"), case.facts
     folder = os.path.dirname(path)
     name = os.path.basename(path)
+    if _BASIC.fullmatch(seen.get("symbol")) and _SHIM.fullmatch(name):
+        because = f"every cuDNN has {seen.get('symbol')}: that file is another library"
+        case.vote("cudnn-fake-symlink", 0.9, because, culprit=path, line=seen)
+        return
     mixed = [
         copy
         for copy in facts.copies
@@ -164,6 +171,16 @@ def loaded_from_two_places(case: Case) -> None:
         case.vote("ld-library-path-shadow", 0.85, culprit=stray, line=seen)
 
 
+def died_silently(case: Case) -> None:
+    """SIGBUS or SIGSEGV without a word: a library that is cut short is mapped, then missed."""
+    seen = case.first("died-silently")
+    cut = [x for x in case.facts.machine.libraries if x.status == "truncated"]
+    ours = [x.path for x in cut if "cudnn" in x.path]
+    if seen is not None and ours:
+        because = f"{ours[0]} is truncated: reading behind its end is a bus error"
+        case.vote("cudnn-file-damaged", 0.85, because, culprit=ours[0], line=seen)
+
+
 def crash(case: Case) -> None:
     """A crash inside cuDNN: two copies in one process are the usual reason."""
     seen = case.first("crash")
@@ -185,4 +202,4 @@ def crash(case: Case) -> None:
     case.vote("mixed-cudnn-copies", 0.42, culprit=path, line=seen)
 
 
-SYMBOL_RULES = (undefined_symbols, loaded_from_two_places, crash)
+SYMBOL_RULES = (undefined_symbols, loaded_from_two_places, died_silently, crash)
