@@ -13,6 +13,12 @@ from cudnn_doctor.report.style import Style
 _EVIDENCE = 4
 
 
+class ExplainDocument(Explanation, frozen=True, kw_only=True):
+    """What ``explain --json`` prints."""
+
+    tool: str = __version__
+
+
 def as_json(explanation: Explanation) -> str:
     """One versioned document; every field of a diagnosis and of a remedy is written out."""
     return msgspec.json.format(msgspec.json.encode(as_data(explanation)), indent=2).decode()

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 
 from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.report.explain import ExplainDocument
+from cudnn_doctor.report.fix import Outcome
 from cudnn_doctor.report.json import CheckDocument
 from cudnn_doctor.report.resolution import ResolveDocument
 from cudnn_doctor.report.verify import VerifyDocument
@@ -18,6 +20,8 @@ from cudnn_doctor.report.which import WhichDocument
 FOLDER = Path(__file__).parent / "schemas"
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "check": CheckDocument,
+    "explain": ExplainDocument,
+    "fix": Outcome,
     "machine": Machine,
     "resolve": ResolveDocument,
     "verify": VerifyDocument,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 
 from cudnn_doctor.explain.case import Case
@@ -416,9 +417,16 @@ def linker(case: Case) -> None:
 
 def damaged(case: Case) -> None:
     """A library file that is cut short or is no library."""
+    bad = {x.path for x in case.facts.machine.libraries if x.status in ("truncated", "not-elf")}
     for seen in case.seen("damaged-library")[:3]:
         lib = seen.get("lib")
         wheel = "-packages" in lib
+        path = os.path.normpath(lib)
+        if path in bad and "libcudnn" in lib:
+            case.vote(
+                "cudnn-file-damaged", 0.93, f"{path} is no whole library", culprit=path, line=seen
+            )
+            continue
         if "libcudnn" in lib:
             case.vote("wheel-files-missing", 0.75 if wheel else 0.2, culprit=lib, line=seen)
             case.vote("cudnn-install-incomplete", 0.4 if wheel else 0.75, culprit=lib, line=seen)
