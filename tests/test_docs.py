@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import typer
 from cudnn_doctor.checks.registry import CATEGORIES, NOT_SHOWN, all_rules, known_ids
 from cudnn_doctor.checks.suppress import STALE
 from cudnn_doctor.cli import exitcodes
-from cudnn_doctor.cli.app import app
+from cudnn_doctor.cli.app import Commands, app
 from cudnn_doctor.errors import ExitCode
 from cudnn_doctor.explain.about import page, page_ids
 from cudnn_doctor.explain.catalogue import load_diagnoses
+from cudnn_doctor.report.schema import DOCUMENTS
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -80,6 +82,14 @@ def _shell_lines(text: str) -> Iterator[str]:
         yield from block.replace("\\\n", " ").splitlines()
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose))
+
+
+@pytest.mark.parametrize("path", DOCS, ids=_name)
+def test_shell_blocks_are_shell(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def _calls(line: str) -> Iterator[list[str]]:
@@ -179,6 +189,27 @@ def test_exit_codes_are_documented_once_and_fully() -> None:
     assert rows == [(str(int(c)), c.name, said) for c, said in exitcodes.MEANING.items()]
     for code, said in exitcodes.MEANING.items():
         assert f"{int(code):>3}  {said}" in exitcodes.EPILOG
+
+
+def test_every_schema_is_named() -> None:
+    text = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(\w+)\.json` \|$", text, re.MULTILINE)) == set(DOCUMENTS)
+
+
+def test_the_rooms_are_told_alike_wherever_they_are_told() -> None:
+    def rooms(path: Path) -> list[str]:
+        text = path.read_text(encoding="utf-8")
+        return re.findall(r"^\| `cudnn_doctor/\w+/` \|.*$", text, re.MULTILINE)
+
+    told = rooms(ROOT / "CONTRIBUTING.md")
+    assert told
+    assert rooms(ROOT / "docs" / "architecture.md") == told
+
+
+def test_every_command_is_named_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in Commands.places:
+        assert re.search(rf"cudnn-doctor {name}\b|`{name}`", text), name
 
 
 @pytest.mark.parametrize("marker", ["check", "test"])
