@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(shutil.which("pacman") is None, reason="pacman is not here"),
 ]
-STATE = State(Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor"))
+STATE = State(Path("/srv/state"), Path("/srv/cache"))
 CONFIG = """
 [options]
 Architecture = auto

@@ -31,7 +31,7 @@ from cudnn_doctor.matrix.model import Matrix
 
 pytestmark = pytest.mark.root
 MIRROR = "/srv/mirror"
-STATE = State(Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor"))
+STATE = State(Path("/srv/state"), Path("/srv/cache"))
 SYSTEMS = {
     "dnf": System(distro_id="rocky", distro_version="9.4", distro_like=("rhel", "fedora")),
     "zypper": System(distro_id="opensuse-leap", distro_version="15.6", distro_like=("suse",)),
