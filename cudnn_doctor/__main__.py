@@ -5,8 +5,10 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line; exits with a code of `cudnn_doctor.errors.ExitCode`."""
-    from cudnn_doctor.cli import run
-
+    try:
+        from cudnn_doctor.cli import run
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     run()
 
 

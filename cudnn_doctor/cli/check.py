@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cudnn_doctor.checks.model import Report
     from cudnn_doctor.checks.suppress import Suppression
     from cudnn_doctor.machine.model import Machine
+    from cudnn_doctor.matrix.model import Matrix
 
 EPILOG = """\
 [bold]Examples[/bold]
@@ -132,28 +133,26 @@ def check(
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    files = out.parse_reports(reports)
-    probing = (root, tuple(python or ()), deep, hashes)
-    with ThreadPoolExecutor(1) as pool:  # NVML takes its time: rules and matrix load meanwhile
-        facts = pool.submit(_facts, snapshot, probing, redact)
-        from cudnn_doctor.checks.context import Options
-        from cudnn_doctor.checks.run import run_checks
-        from cudnn_doctor.cli.settings import read_settings
-        from cudnn_doctor.matrix.load import load
-        from cudnn_doctor.report.outcomes import of_check
-        from cudnn_doctor.report.style import Style
+    from cudnn_doctor.cli.settings import read_settings
 
-        settings = read_settings()
-        chosen = Options(
-            no_gpu=no_gpu, only=_ids(only or settings.only), skip=_ids(skip or settings.skip)
-        )
-        entries = _suppressions(suppress or settings.suppress)
-        table = load(matrix)
-        machine = facts.result()
+    files = out.parse_reports(reports)
+    settings = read_settings()
+    only_ids, skip_ids = _ids(only or settings.only), _ids(skip or settings.skip)
+    entries = _suppressions(suppress or settings.suppress)
+    with ThreadPoolExecutor(1) as pool:  # NVML takes its time: rules and matrix load meanwhile
+        loading = pool.submit(_matrix_and_rules, matrix)
+        machine = _facts(snapshot, (root, tuple(python or ()), deep, hashes), redact)
+        table = loading.result()
+    from cudnn_doctor.checks.context import Options
+    from cudnn_doctor.checks.run import run_checks
+    from cudnn_doctor.report.outcomes import of_check
+    from cudnn_doctor.report.style import Style
+
     if snapshot_out:
         from cudnn_doctor.machine.snapshot import save_snapshot
 
         save_snapshot(machine, snapshot_out)
+    chosen = Options(no_gpu=no_gpu, only=only_ids, skip=skip_ids)
     report = _suppressed(run_checks(machine, table, chosen), entries)
     run = of_check(
         report, machine, fail_on.value, matrix=table, style=Style.of(sys.stdout), verbose=verbose
@@ -162,6 +161,14 @@ def check(
     code = ExitCode(run.exit_code)
     if code is not ExitCode.OK:
         raise typer.Exit(int(code))
+
+
+def _matrix_and_rules(path: str | None) -> Matrix:
+    from cudnn_doctor.checks.registry import all_rules
+    from cudnn_doctor.matrix.load import load
+
+    all_rules()
+    return load(path)
 
 
 def _ids(values: Sequence[str]) -> tuple[str, ...]:
