@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,11 +68,18 @@ def emit(run: Run, name: str, reports: dict[str, str], *, quiet: bool = False) -
 
 
 def write(path: str, text: str) -> None:
-    """Write a report. Raises DoctorError."""
+    """Write a report, whole or not at all. Raises DoctorError."""
+    special = os.path.exists(path) and not os.path.isfile(path)
+    new = path if special else f"{path}.{os.getpid()}.new"
     try:
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
+        with open(new, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
+        if not special:
+            os.replace(new, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            if not special:
+                os.unlink(new)
         raise DoctorError(
             f"cannot write the report: {error.strerror or error}",
             where=path,
