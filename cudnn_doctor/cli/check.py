@@ -58,6 +58,12 @@ PythonOption = Annotated[
     list[str] | None,
     typer.Option(metavar="PATH", help="Look into this Python environment as well. Repeatable."),
 ]
+ProjectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--project", metavar="DIR", help="Folder of the requirement files, Dockerfiles ..."
+    ),
+]
 RootOption = Annotated[
     str, typer.Option(metavar="DIR", help="Look at a mounted root file system instead.")
 ]
@@ -110,6 +116,7 @@ def check(
     no_gpu: NoGpuOption = False,
     python: PythonOption = None,
     root: RootOption = "/",
+    project: ProjectOption = None,
     deep: DeepOption = False,
     hashes: HashesOption = False,
     snapshot: SnapshotOption = None,
@@ -141,7 +148,7 @@ def check(
     entries = _suppressions(suppress or settings.suppress)
     with ThreadPoolExecutor(1) as pool:  # NVML takes its time: rules and matrix load meanwhile
         loading = pool.submit(_matrix_and_rules, matrix)
-        machine = _facts(snapshot, (root, tuple(python or ()), deep, hashes), redact)
+        machine = _facts(snapshot, (root, tuple(python or ()), deep, hashes, project), redact)
         table = loading.result()
     from cudnn_doctor.checks.context import Options
     from cudnn_doctor.checks.run import run_checks
@@ -204,29 +211,32 @@ def _suppressed(report: Report, entries: tuple[Suppression, ...]) -> Report:
 
 
 def _facts(
-    snapshot: str | None, probing: tuple[str, tuple[str, ...], bool, bool], redact: bool
+    snapshot: str | None,
+    probing: tuple[str, tuple[str, ...], bool, bool, str | None],
+    redact: bool,
 ) -> Machine:
     """The machine: a saved one, or this one now."""
     if snapshot is not None:
         from cudnn_doctor.machine.snapshot import load_snapshot
 
-        if probing != ("/", (), False, False):
+        if probing != ("/", (), False, False, None):
             raise DoctorError(
-                "--snapshot judges saved facts: --root, --python, --deep and --hashes need a"
-                " machine to look at",
+                "--snapshot judges saved facts: --root, --python, --project, --deep and --hashes"
+                " need a machine to look at",
                 exit_code=ExitCode.USAGE,
             )
         machine = load_snapshot(snapshot)
     else:
         from cudnn_doctor.machine.probe import ProbeOptions, probe_machine
 
-        root, python, deep, hashes = probing
+        root, python, deep, hashes, project = probing
         machine = probe_machine(
             ProbeOptions(
                 root=root,
                 python=python,
                 deep=deep,
                 hashes=hashes,
+                project=project,
                 progress=_progress if deep and sys.stderr.isatty() else None,
             )
         )

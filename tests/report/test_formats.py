@@ -21,13 +21,15 @@ from lxml import etree
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 from support.hostile import EVIL, SECRETS, evil_report, leaky_machine
-from support.runs import PROJECT, RUNS, check_run, healthy, shadowed
+from support.runs import PROJECT, RUNS, VERDICT, check_run, healthy, shadowed
 from typer.testing import CliRunner
 
 from cudnn_doctor.cli.app import app
 from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.machine.redact import hide_secrets
 from cudnn_doctor.report import formats
-from cudnn_doctor.report.outcomes import Run, of_check
+from cudnn_doctor.report.outcomes import Run, of_check, of_verify
+from cudnn_doctor.verify.model import Death
 
 
 @pytest.fixture(params=RUNS)
@@ -280,6 +282,24 @@ def test_no_format_lets_a_secret_out(tmp_path: Path) -> None:
         told = [result.output, saved.read_text(), (tmp_path / name).read_text()]
         told += [summary.read_text()] if summary.exists() else []
         assert not [s for s in SECRETS for text in told if s in text], name
+
+
+def test_no_format_lets_a_verification_s_secret_out() -> None:
+    log = f"curl --password {SECRETS[5]} https://me:{SECRETS[0]}@x/?token={SECRETS[4]} {SECRETS[1]}"
+    death = Death(how=log, rung="convolve", step=log, cause=log, log=log)
+    verdict = msgspec.structs.replace(VERDICT, deaths=(death,), facts={"log": log})
+    run = of_verify([hide_secrets(verdict)], 6)
+    for name in formats.names():
+        text = formats.render(name, run)
+        assert not [secret for secret in SECRETS if secret in text], name
+
+
+def test_project_is_looked_at_and_pointed_to(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\ntorch==2.6.0\n")
+    arguments = ["check", "--project", str(tmp_path), "--no-gpu", "--json"]
+    machine = json.loads(CliRunner().invoke(app, arguments).output)["machine"]
+    (found,) = machine["project"]["requirements"]
+    assert (found["name"], found["line"]) == ("torch", 2)
 
 
 def test_exit_code_and_files_do_not_depend_on_the_format(tmp_path: Path) -> None:

@@ -44,7 +44,12 @@ VERDICT = Verdict(
     ),
     steps=(
         StepResult(rung="convolve", step="fp16 3x3", status="fail", detail="wrong", seconds=0.5),
-        StepResult(rung="speed", step="bf16", status="pass", data={"ratio": 0.97, "tflops": 700}),
+        StepResult(
+            rung="speed",
+            step="bf16",
+            status="pass",
+            data={"ratio": 0.97, "tflops": 700, "gemm_tflops": 721},
+        ),
     ),
     deaths=(Death(how="SIGBUS", rung="convolve", step="fp16 3x3", cause="truncated file"),),
 )
