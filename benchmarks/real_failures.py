@@ -225,8 +225,8 @@ def apt_tree(lab: Lab, env: Path) -> dict[str, str]:
 
 
 INCOMPLETE = ("cudnn-install-incomplete", "wheel-files-missing")
-DAMAGED = ("cudnn-file-damaged", "download-corrupt")
-NO_DRIVER = ("driver-not-installed", "no-nvidia-gpu")
+DAMAGED = ("cudnn-file-damaged",)
+NO_DRIVER = ("driver-not-installed", "no-nvidia-gpu", "container-without-gpu")
 DEPS = ("framework-deps-not-installed", "cudnn-not-installed", "other-cuda-lib-missing")
 FAILURES = (
     Failure("torch-shim-missing", "cu12", without("libcudnn.so.9"), TORCH, INCOMPLETE, True),
@@ -335,7 +335,7 @@ FAILURES = (
         "pip-refused",
         "empty",
         nothing,
-        "python -m pip install --retries 0 --index-url http://127.0.0.1:9/simple nvidia-cudnn-cu12",
+        "python -m pip install --retries 1 --index-url http://127.0.0.1:9/simple nvidia-cudnn-cu12",
         ("network-blocked",),
     ),
     Failure(
@@ -392,8 +392,11 @@ def neutral(text: str, lab: Lab) -> str:
     )
     text = re.sub(r"/[\w./-]*/benchmarks/", "/home/user/", text)
     text = re.sub(r"/root/\.pyenv/versions/[\d.]+", "/usr/local", text)
+    text = re.sub(r"https://[\w.]+/packages/\S*/", "https://index.example/", text)
+    text = re.sub(r"/tmp/pip-\S*/", "/tmp/pip-x/", text)
     lines = (line.rpartition("\r")[2] for line in text.split("\n"))
-    return "\n".join(line for line in lines if "━" not in line and "Looking in indexes" not in line)
+    local = ("━", "Looking in ", "WARNING: Location 'file:")
+    return "\n".join(line for line in lines if not any(word in line for word in local))
 
 
 def judge(failure: Failure, lab: Lab, logs: Path | None) -> dict[str, object]:

@@ -82,7 +82,7 @@ def _vote_by_finding(case: Case, findings: tuple[Finding, ...]) -> None:
     for finding in findings:
         if finding.severity == "info" or not complaints or finding.caused_by:
             continue
-        if finding.id in case.suspects:
+        if finding.id in case.suspects or _names_culprit(case, finding):
             weight = 0.75
         elif finding.severity == "error" and not case.decided:
             weight = 0.46
@@ -90,6 +90,14 @@ def _vote_by_finding(case: Case, findings: tuple[Finding, ...]) -> None:
             continue
         case.vote(finding.id, weight, finding.title, culprit=finding.culprit)
         case.findings.setdefault(finding.id, finding)
+
+
+def _names_culprit(case: Case, finding: Finding) -> bool:
+    """Whether the log complains of the very file that the checks found at fault."""
+    name = finding.culprit.rpartition("/")[2]
+    if finding.severity != "error" or ".so" not in name:
+        return False
+    return any(name in o.text for o in case.observations if o.signature.role == "cause")
 
 
 def _rank(case: Case) -> list[Suspect]:

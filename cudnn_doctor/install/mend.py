@@ -110,7 +110,11 @@ def _feasible(finding: Finding, remedy: Remedy, machine: Machine) -> None:
         for line in action.put:
             _keeps_pins(Requirement(line), environment)
     elif isinstance(action, SearchPath):
-        searchpath.plan_path(_environment_of(finding, machine), action)
+        environment = _environment_of(finding, machine)
+        if foreign := [f for f in action.add if not f.startswith(f"{environment.prefix}/")]:
+            what = f"{foreign[0]} is not of this environment: it would hide others' cuDNN as well"
+            raise _refused(what, environment.prefix)
+        searchpath.plan_path(environment, action)
     elif isinstance(action, Links):
         for path in action.links:
             if not os.access(os.path.dirname(path), os.W_OK):

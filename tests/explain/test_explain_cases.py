@@ -120,9 +120,9 @@ def test_variant(variant: dict[str, Any]) -> None:
     assert variant["check"] in first or _names_what_is_missing(alone), first
 
 
-def test_every_case_has_a_variant_written_by_hand() -> None:
+def test_every_case_has_two_variants_written_by_hand() -> None:
     written = Counter(variant["of"] for variant in VARIANTS)
-    assert set(written) == set(BY_ID)
+    assert {name: 2 for name in BY_ID} == {name: min(written[name], 2) for name in BY_ID}
 
 
 def _json_lines(log: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from cudnn_doctor.explain.case import Case
 from cudnn_doctor.explain.rules.access import ACCESS_RULES
+from cudnn_doctor.explain.rules.files import FILE_RULES
 from cudnn_doctor.explain.rules.gpu import GPU_RULES
 from cudnn_doctor.explain.rules.missing import MISSING_RULES
 from cudnn_doctor.explain.rules.packages import PACKAGE_RULES
@@ -16,6 +17,7 @@ from cudnn_doctor.explain.rules.versions import VERSION_RULES
 
 RULES: tuple[Callable[[Case], None], ...] = (
     *MISSING_RULES,
+    *FILE_RULES,
     *SYMBOL_RULES,
     *VERSION_RULES,
     *GPU_RULES,

@@ -131,7 +131,10 @@ def _no_driver_at_all(case: Case) -> bool:
     seen = case.first("driver-too-old", "no-driver-library")
     if seen is None or not case.facts.whole or case.facts.driver or case.facts.wsl:
         return False
-    case.vote("driver-not-installed", 0.9, "no driver is loaded", culprit="libcuda.so.1", line=seen)
+    inside = case.facts.in_container
+    found = "container-without-gpu" if inside else "driver-not-installed"
+    because = "the container was given no driver" if inside else "no driver is loaded"
+    case.vote(found, 0.9, because, culprit="libcuda.so.1", line=seen)
     case.doubt("driver-too-old", 0.2)
     return True
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os.path
 import re
 
 from cudnn_doctor.explain.case import Case
 from cudnn_doctor.explain.facts import numbers
 from cudnn_doctor.explain.model import Observation
+from cudnn_doctor.explain.rules.files import CUDA_LIBRARY, other_architecture, own_wheel
 from cudnn_doctor.machine.model import CudnnCopy
 
-_CUDA_LIBRARY = re.compile(
-    r"lib(?:cublas(?:Lt)?|cudart|cufft|curand|cusolver|cusparse(?:Lt)?|cupti|nvJitLink|nvrtc|nccl"
-    r"|npp\w+|nvToolsExt|cufile)\b"
-)
 _CT2 = ("whisper", "ctranslate2")
 
 
@@ -35,7 +31,7 @@ def missing_libraries(case: Case) -> None:
         elif lib.startswith("libnvidia-ml.so"):
             if not case.seen("toolkit-no-library"):
                 _missing_driver(case, seen, lib)
-        elif _CUDA_LIBRARY.match(lib):
+        elif CUDA_LIBRARY.match(lib):
             _missing_cuda(case, seen, lib, by_cudnn.get(seen.line))
 
 
@@ -110,7 +106,16 @@ def missing_cudnn(
     case: Case, seen: Observation, lib: str, major: int | None, shim: str = ""
 ) -> None:
     """A cuDNN library was not found: the first of these that the facts support."""
-    for step in (_fake_link, _files_gone, _no_nvidia_wheels, _present_elsewhere, _other_major):
+    steps = (
+        _fake_link,
+        other_architecture,
+        _files_gone,
+        own_wheel,
+        _no_nvidia_wheels,
+        _present_elsewhere,
+        _other_major,
+    )
+    for step in steps:
         if step(case, seen, lib, major):
             return
     _nothing_known(case, seen, lib, major, shim)
@@ -415,25 +420,4 @@ def linker(case: Case) -> None:
     case.vote("dev-headers-wrong-path", 0.25, line=seen)
 
 
-def damaged(case: Case) -> None:
-    """A library file that is cut short or is no library."""
-    bad = {x.path for x in case.facts.machine.libraries if x.status in ("truncated", "not-elf")}
-    for seen in case.seen("damaged-library")[:3]:
-        lib = seen.get("lib")
-        wheel = "-packages" in lib
-        path = os.path.normpath(lib)
-        if path in bad and "libcudnn" in lib:
-            case.vote(
-                "cudnn-file-damaged", 0.93, f"{path} is no whole library", culprit=path, line=seen
-            )
-            continue
-        if "libcudnn" in lib:
-            case.vote("wheel-files-missing", 0.75 if wheel else 0.2, culprit=lib, line=seen)
-            case.vote("cudnn-install-incomplete", 0.4 if wheel else 0.75, culprit=lib, line=seen)
-        elif _CUDA_LIBRARY.search(lib):
-            case.vote("other-cuda-lib-missing", 0.6, culprit=lib, line=seen)
-        if "libcudnn" in lib or _CUDA_LIBRARY.search(lib):
-            case.vote("download-corrupt", 0.4, culprit=lib, line=seen)
-
-
-MISSING_RULES = (missing_libraries, sublibraries, unnamed_libraries, linker, damaged)
+MISSING_RULES = (missing_libraries, sublibraries, unnamed_libraries, linker)

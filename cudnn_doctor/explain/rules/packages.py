@@ -99,6 +99,7 @@ def space(case: Case) -> None:
     for seen in case.seen("no-space")[:1]:
         disks = case.facts.machine.system.disks
         tmp = next((d for d in disks if d.path in _TMP_FOLDERS or "tmp" in d.filesystem), None)
+        told = re.search(r"(/\S*tmp\S*) is an? (?:tmpfs|small|full)", case.facts.prose)
         pip = case.seen("pip-working") or re.search(
             r"\bpip\b|\buv\b|install packages|\bwheel\b", seen.text
         )
@@ -107,7 +108,9 @@ def space(case: Case) -> None:
         if not ours:
             continue
         where = path[1] if path else ""
-        if tmp is not None and (tmp.free == 0 or (tmp.free or 1 << 60) < 4 << 30):
+        if tmp is None and told is not None and not where:
+            case.vote("tmp-full", 0.85, told[0], culprit=f"{told[1]} (small)", line=seen)
+        elif tmp is not None and (tmp.free == 0 or (tmp.free or 1 << 60) < 4 << 30):
             case.vote(
                 "tmp-full",
                 0.9,

@@ -109,6 +109,7 @@ def memory(case: Case) -> None:
     told = case.facts.says(
         r"nearly full|\b(?:large|big)\w*\b[^\n]{0,40}\bfails?\b"
         r"|\bsmall\w*\b[^\n]{0,40}\b(?:works?|runs?|fits?|ok)\b"
+        r"|\bbatch(?: size)?(?: of)? \d+ (?:works?|runs?|fits?)\b[^\n]*\bnot\b"
         r"|worker processes|several processes|out of memory"
     )
     if plain is not None or told:

@@ -171,16 +171,6 @@ def loaded_from_two_places(case: Case) -> None:
         case.vote("ld-library-path-shadow", 0.85, culprit=stray, line=seen)
 
 
-def died_silently(case: Case) -> None:
-    """SIGBUS or SIGSEGV without a word: a library that is cut short is mapped, then missed."""
-    seen = case.first("died-silently")
-    cut = [x for x in case.facts.machine.libraries if x.status == "truncated"]
-    ours = [x.path for x in cut if "cudnn" in x.path]
-    if seen is not None and ours:
-        because = f"{ours[0]} is truncated: reading behind its end is a bus error"
-        case.vote("cudnn-file-damaged", 0.85, because, culprit=ours[0], line=seen)
-
-
 def crash(case: Case) -> None:
     """A crash inside cuDNN: two copies in one process are the usual reason."""
     seen = case.first("crash")
@@ -202,4 +192,4 @@ def crash(case: Case) -> None:
     case.vote("mixed-cudnn-copies", 0.42, culprit=path, line=seen)
 
 
-SYMBOL_RULES = (undefined_symbols, loaded_from_two_places, died_silently, crash)
+SYMBOL_RULES = (undefined_symbols, loaded_from_two_places, crash)
