@@ -1,11 +1,11 @@
-"""Everything of `verify` that needs a GPU: two sessions of about three minutes.
+"""Everything of `verify` that needs a GPU, in sessions of some three minutes.
 
 Usage: python benchmarks/gpu_session.py OUT [NAME...]
 
-NAMEs choose steps by how their names begin: ``healthy``, ``faults``, ``extra``. Each
-step's output goes to a file of its own, all of them into OUT/verify.tar.gz; one line a step is
-printed. A step that fails or hangs does not keep the others from running. THIRD in the
-environment names the folder of a further copy.
+NAMEs choose steps by how their names begin: ``healthy``, ``faults``, ``rest``, ``gpus`` (two
+or more of them). Each step's output goes to a file of its own, all of them into OUT/verify.tar.gz;
+one line a step is printed. A step that fails or hangs does not keep the others from running. THIRD
+and CU12 in the environment name the folders of a further copy and of one for CUDA 12.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,13 +37,15 @@ def wheel_folder() -> Path | None:
 
 
 def copy_of(folder: Path, name: str) -> Path:
-    """A folder of links to a copy's libraries, to be damaged."""
+    """A folder of links to a copy's libraries, with its wheel's RECORD, to be damaged."""
     made = SCRATCH / name / "nvidia" / "cudnn" / "lib"
-    shutil.rmtree(made, ignore_errors=True)
+    shutil.rmtree(SCRATCH / name, ignore_errors=True)
     made.mkdir(parents=True)
     for path in folder.glob("libcudnn*.so.*"):
         if path.name.count(".") == 2:
             (made / path.name).symlink_to(path.resolve())
+    for info in folder.parents[2].glob("nvidia_cudnn*.dist-info"):
+        shutil.copytree(info, SCRATCH / name / info.name)
     return made
 
 
@@ -76,16 +79,18 @@ def truncated(folder: Path, part: str) -> Path:
     return made
 
 
-def flipped(folder: Path, part: str) -> Path:
-    """One bit in every 64 KiB of the GPU code, or of the code where there is none."""
+def flipped(folder: Path, part: str, every: int = 1 << 16) -> Path:
+    """One bit in every so many bytes of the GPU code, or of the code where there is none."""
     sys.path.insert(0, str(ROOT))
     from cudnn_doctor.machine.elf import section_range
 
     made = copy_of(folder, f"flipped-{part}")
     path = own(made, f"libcudnn_{part}.so.9")
-    start, size = section_range(str(path), ".nv_fatbin") or section_range(str(path), ".text")
+    start, size = (
+        section_range(str(path), ".nv_fatbin") or section_range(str(path), ".text") or (0, 0)
+    )
     with path.open("r+b") as file:
-        for at in range(start + 5000, start + size, 65536):
+        for at in range(start + 5000, start + size, every):
             file.seek(at)
             byte = file.read(1)[0]
             file.seek(at)
@@ -96,8 +101,8 @@ def flipped(folder: Path, part: str) -> Path:
 def garbage(folder: Path, name: str) -> Path:
     """A run-time library that cannot be opened lies where it is looked for first."""
     made = copy_of(folder, f"garbage-{name.split('.')[0]}")
-    for version in ("13", "12"):
-        (made / f"{name}.{version}").write_bytes(b"\x7fELF not really")
+    for version in ("", ".13", ".12", ".11.2"):
+        (made / f"{name}{version}").write_bytes(b"\x7fELF not really")
     return made
 
 
@@ -151,14 +156,29 @@ def _beside(third: Path, wheel: Path | None) -> None:
         link.symlink_to(wheel.parent.parent / "cu13")
 
 
-def steps() -> Iterator[Step]:
+def steps(chosen: list[str]) -> Iterator[Step]:
     found = copies()
-    yield from (("healthy-" + name, command, environ) for name, command, environ in healthy(found))
-    if "wheel" in found:
-        yield from faults(found["wheel"], found.get("distro"))
-        lib = ["--lib", str(found["wheel"]), *SEED]
-        yield "extra-full", [*CLI, *lib, "--full", "--json"], {}
-        yield "extra-cupy", [*CLI, *lib, "--json", "--references", "cupy"], {}
+    groups: dict[str, Callable[[], Iterator[Step]]] = {
+        "healthy": lambda: named("healthy-", healthy(found)),
+        "faults": lambda: faults(found["wheel"], found.get("distro")),
+        "rest": lambda: named("rest-", rest(found)),
+        "gpus": lambda: named("gpus-", gpus(found)),
+    }
+    for group, make in groups.items():
+        if not chosen or any(name.startswith(group) for name in chosen):
+            yield from make()
+
+
+def named(prefix: str, listed: Iterator[Step]) -> Iterator[Step]:
+    return ((prefix + name, command, environ) for name, command, environ in listed)
+
+
+def gpus(found: dict[str, Path]) -> Iterator[Step]:
+    """All GPUs side by side."""
+    for name, folder in found.items():
+        lib = ["--lib", str(folder), *SEED, "--all-gpus", "--json"]
+        yield f"quick-{name}", [*CLI, *lib, "--quick"], {}
+        yield f"default-{name}", [*CLI, *lib], {}
 
 
 def healthy(found: dict[str, Path]) -> Iterator[Step]:
@@ -182,45 +202,91 @@ def healthy(found: dict[str, Path]) -> Iterator[Step]:
         yield f"explore-{name}", [*explore, str(folder)], {}
 
 
-_NEEDS_DEFAULT = ("without-adv", "libnvrtc", "libcublasLt", "flipped-adv")
+def rest(found: dict[str, Path]) -> Iterator[Step]:
+    """What is proven last: known faults, the newest copy in full, references by CuPy, damage that
+    only a record tells, NVRTC out of reach, a copy for another CUDA, the tests for GPUs."""
+    for name in ("distro", "third"):
+        if name in found:
+            yield f"default-{name}", [*CLI, "--lib", str(found[name]), *SEED, "--json"], {}
+    yield from faults(found["wheel"], found.get("distro"), _AGAIN)
+    if cu12 := os.environ.get("CU12"):
+        yield "faults-cuda-12", [*CLI, "--lib", cu12, *SEED, "--quick", "--json"], {}
+    lib = ["--lib", str(found["wheel"]), *SEED]
+    log = str(SCRATCH / "out" / "cudnn.log")
+    yield "log-wheel", [*CLI, *lib, "--quick", "--json", "--cudnn-log", log], {}
+    yield "cupy-wheel", [*CLI, *lib, "--json", "--references", "cupy"], {}
+    if "third" in found:
+        other = ["--compare", str(found["third"])]
+        yield "compare", [*CLI, *lib, *other], {}
+    tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", str(ROOT / "tests/verify")]
+    yield "pytest", [*tests, "-p", "no:cacheprovider"], {}
+    newest = str(found.get("third", found["wheel"]))
+    yield "full", [*CLI, "--lib", newest, *SEED, "--full", "--json"], {}
 
 
-def faults(wheel: Path, distro: Path | None) -> Iterator[Step]:
-    def fault(name: str, folder: Path, **environ: str) -> Step:
+_AGAIN = (
+    "without-engines_precompiled", "foreign-engines_precompiled", "garbage-libnvrtc",
+    "garbage-libcublasLt", "flipped-engines_precompiled", "onebit-ops", "onebit-cnn",
+)  # fmt: skip
+PARTS = (
+    "graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled",
+)  # fmt: skip
+_NEEDS_DEFAULT = ("without-adv", "libnvrtc", "libcublasLt", "flipped-", "onebit-")
+
+
+def faults(wheel: Path, distro: Path | None, only: tuple[str, ...] = ()) -> Iterator[Step]:
+    """Damaged copies and machines; each is made when its turn has come."""
+    for name, make, environ in damages(wheel, distro):
+        if only and name not in only:
+            continue
         level = [] if any(part in name for part in _NEEDS_DEFAULT) else ["--quick"]
-        return f"faults-{name}", [*CLI, "--lib", str(folder), *SEED, *level, "--json"], environ
+        level += ["--timeout", "10"] if name == "shim-hang" else []
+        yield f"faults-{name}", [*CLI, "--lib", str(make()), *SEED, *level, "--json"], environ
 
-    parts = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled",
-             "engines_runtime_compiled")  # fmt: skip
-    for part in parts:
-        yield fault(f"without-{part}", without(wheel, part))
+
+def damages(
+    wheel: Path, distro: Path | None
+) -> Iterator[tuple[str, Callable[[], Path], dict[str, str]]]:
+    """Name, what makes the folder, environment."""
+    for part in PARTS:
+        yield f"without-{part}", partial(without, wheel, part), {}
     if distro:
         for part in ("ops", "cnn", "engines_precompiled"):
-            yield fault(f"foreign-{part}", foreign(wheel, part, distro))
+            yield f"foreign-{part}", partial(foreign, wheel, part, distro), {}
     for part in ("cnn", "graph", "engines_precompiled"):
-        yield fault(f"truncated-{part}", truncated(wheel, part))
-    for part in ("engines_precompiled", "ops", "cnn", "adv"):
-        yield fault(f"flipped-{part}", flipped(wheel, part))
+        yield f"truncated-{part}", partial(truncated, wheel, part), {}
+    for part in ("engines_precompiled", "adv"):
+        yield f"flipped-{part}", partial(flipped, wheel, part), {}
+    for part in ("ops", "cnn"):
+        yield f"onebit-{part}", partial(flipped, wheel, part, every=1 << 40), {}
     for name in ("libnvrtc.so", "libcublasLt.so"):
-        yield fault(f"garbage-{name.split('.')[0]}", garbage(wheel, name))
-    yield fault("hidden-gpu", wheel, CUDA_VISIBLE_DEVICES="")
-    yield fault("memory-full", wheel)
-    for mode in ("perturb", "silent", "abort"):
-        yield fault(f"shim-{mode}", shimmed(wheel), FAULTY_CUDNN=mode)
-    name, command, environ = fault("shim-hang", shimmed(wheel), FAULTY_CUDNN="hang")
-    yield name, [*command, "--timeout", "10"], environ
+        yield f"garbage-{name.split('.')[0]}", partial(garbage, wheel, name), {}
+    yield "hidden-gpu", lambda: wheel, {"CUDA_VISIBLE_DEVICES": ""}
+    yield "memory-full", lambda: wheel, {}
+    for mode in ("perturb", "silent", "abort", "hang"):
+        yield f"shim-{mode}", partial(shimmed, wheel), {"FAULTY_CUDNN": mode}
+
+
+_LONG = ("default", "benchmark", "full", "cupy", "compare", "pytest")
+
+
+def _expected(name: str) -> int:
+    """6 of damaged copies; 1 where the distribution's 9.14 is tried for its known fault."""
+    if "faults-" in name:
+        return 6
+    return 1 if name.endswith("default-distro") else 0
 
 
 def run(out: Path, step: Step) -> None:
     name, command, environ = step
     start = time.perf_counter()
     holder = None
-    if name == "faults-memory-full":
+    if name.endswith("faults-memory-full"):
         source = FILL.format(root=str(ROOT))
         holder = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
         assert holder.stdout is not None
         print("   ", holder.stdout.readline().strip())
-    limit = 120 if any(w in name for w in ("default", "benchmark", "extra")) else 45
+    limit = 120 if any(w in name for w in _LONG) else 45
     with (out / f"{name}.out").open("wb") as stdout, (out / f"{name}.err").open("wb") as stderr:
         try:
             code: object = subprocess.run(
@@ -231,7 +297,7 @@ def run(out: Path, step: Step) -> None:
             code = type(error).__name__
     if holder:
         holder.kill()
-    mark = "" if code == (6 if name.startswith("faults") else 0) else "   NOT EXPECTED"
+    mark = "" if code == _expected(name) else "   NOT EXPECTED"
     print(f"{name:32} exit {code!s:8} {time.perf_counter() - start:6.2f} s{mark}", flush=True)
 
 
@@ -239,7 +305,7 @@ def main() -> None:
     out, chosen = Path(sys.argv[1]), sys.argv[2:]
     work = SCRATCH / "out"
     work.mkdir(parents=True, exist_ok=True)
-    listed = steps()
+    listed = steps(chosen)
     while True:
         try:
             step = next(listed)

@@ -104,7 +104,7 @@ def _cuda(number: int) -> str:
 
 
 _STEP_CAUSES = (
-    (("CUBLAS",), "cuBLASLt cannot be found or used"),
+    (("CUBLAS",), "cuBLASLt failed, or cannot be found or used"),
     (("SUBLIBRARY", "UNAVAILABLE"), "a cuDNN sublibrary is missing or of another release"),
     (
         ("ILLEGAL_INSTRUCTION", "INVALID_PC", "INVALID_IMAGE", "INVALID_SOURCE"),
@@ -121,18 +121,29 @@ def step_cause(error: str, facts: Mapping[str, Any]) -> str:
     """Why a step's call failed, where the error's text tells."""
     if "PREREQUISITE_MISSING" in error or "COMPILATION_FAILED" in error:
         missing = facts.get("unopened", ())
-        which = ", ".join(missing) if missing else "NVRTC or nvJitLink"
+        which = ", ".join(missing) if missing else f"NVRTC or nvJitLink{_of_cuda(facts)}"
         return f"kernels cannot be compiled at run time: {which} cannot be found or used"
     if "OUT_OF_MEMORY" in error or "ALLOCATION_FAILED" in error:
         return f"GPU memory is full{_memory(facts)}"
     return next((why for parts, why in _STEP_CAUSES if any(p in error for p in parts)), "")
 
 
-def death_cause(how: str, log: str) -> str:
-    """Why a child process died, from its signal and the end of its output."""
+_DEFINED_BY = {"cublasLt": "cuBLASLt", "cublas": "cuBLAS", "nvrtc": "NVRTC", "nvJit": "nvJitLink"}
+
+
+def _of_cuda(facts: Mapping[str, Any]) -> str:
+    """The CUDA that the copy was built for, after the name of a library that it needs."""
+    return f" of CUDA {facts['cudart'] // 1000}" if facts.get("cudart") else ""
+
+
+def death_cause(how: str, log: str, facts: Mapping[str, Any] | None = None) -> str:
+    """Why a child process died, from its signal, the end of its output and what is known."""
     symbol = _SYMBOL.search(log)
     if symbol:
-        return f"the library that defines {symbol.group(1)} is missing or of another release"
+        name = symbol.group(1)
+        known = next((who for part, who in _DEFINED_BY.items() if name.startswith(part)), "")
+        library = f"{known}{_of_cuda(facts or {})}" if known else "the library"
+        return f"{library}, which defines {name}, cannot be found or used"
     named = _MISSING.search(log)
     refused = any(word in log.lower() for word in ("cannot", "unable", "could not"))
     if named and refused and how != "SIGBUS":

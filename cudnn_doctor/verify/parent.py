@@ -167,6 +167,6 @@ def _death(how: str, listener: _Listener, log: str) -> Death:
         how=how,
         rung=doing.rung if doing else "",
         step=doing.step if doing else "",
-        cause=death_cause(how, log),
+        cause=death_cause(how, log, listener.facts),
         log=log,
     )

@@ -60,6 +60,8 @@ class Options(NamedTuple):
     progress: Progress | None = None
     compare: Callable[[str], Recorded | None] | None = None
     """Compares the files of a folder with what was installed; None: not to be done."""
+    expected: tuple[str, ...] | None = None
+    """SONAMEs that must be there; None: what the matrix says of the release."""
 
 
 def prove(
@@ -99,7 +101,9 @@ def prove(
     version = copy.version or _release(facts)
     cuda = copy.cuda or _cuda(facts)
     copy = msgspec.structs.replace(copy, version=version, cuda=cuda)
-    expected = query.sublibraries(matrix, _short(version), cuda) if version else None
+    expected = options.expected
+    if expected is None and version:
+        expected = query.sublibraries(matrix, _short(version), cuda)
     if expected is None:
         expected = _core(matrix, copy.shim)
     steps = (

@@ -80,7 +80,9 @@ def test_why_a_step_failed() -> None:
 def test_why_a_process_died() -> None:
     assert "truncated" in death_cause("SIGBUS", "Could not load libcudnn_cnn.so.9")
     symbol = death_cause("SIGABRT", "Cannot load symbol cudnnGetVersion")
-    assert "the library that defines cudnnGetVersion" in symbol
+    assert "the library, which defines cudnnGetVersion," in symbol
+    blas = death_cause("SIGABRT", "Cannot load symbol cublasLtGetVersion", {"cudart": 13010})
+    assert blas.startswith("cuBLASLt of CUDA 13, which defines cublasLtGetVersion, cannot be found")
     assert death_cause("SIGABRT", "Unable to load libnvrtc.so.13") == (
         "libnvrtc.so.13 could not be loaded"
     )
