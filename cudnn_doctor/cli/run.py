@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,32 +74,66 @@ def _run(argv: list[str]) -> tuple[int, Scan]:
     """The program's return code (negative: signal) and what its output holds."""
     from cudnn_doctor.explain.match import Scan, scan
 
+    outputs = [_Output(1), _Output(2)]
     try:
-        child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = subprocess.Popen(argv, stdout=outputs[0].inner, stderr=outputs[1].inner)
     except (OSError, ValueError) as error:
         missing = isinstance(error, FileNotFoundError)
         print(f"error: cannot run {argv[0]}: {error}", file=sys.stderr)
         raise typer.Exit(127 if missing else 126) from None
+    for output in outputs:
+        os.close(output.inner)
     inlet, outlet = os.pipe()
     found: list[Scan] = []
     with os.fdopen(inlet, "rb") as source:
         reader = threading.Thread(target=lambda: found.append(scan(source)))
         reader.start()
-        code = _pump(child, outlet)
+        code = _pump(child, outputs, outlet)
         os.close(outlet)
         reader.join()
     return code, found[0] if found else Scan((), 0)
 
 
-def _pump(child: subprocess.Popen[bytes], feed: int) -> int:
+class _Output:
+    """One stream of the program: a terminal where ours is one (colours and progress bars stay),
+    else a pipe."""
+
+    def __init__(self, ours: int) -> None:
+        self.ours = ours
+        self.terminal = os.isatty(ours)
+        if self.terminal:
+            self.outer, self.inner = os.openpty()
+            settings = termios.tcgetattr(self.inner)
+            settings[1] &= ~termios.OPOST  # our own terminal does that
+            termios.tcsetattr(self.inner, termios.TCSANOW, settings)
+            self.resize()
+        else:
+            self.outer, self.inner = os.pipe()
+
+    def resize(self) -> None:
+        """Make the program's terminal as large as ours."""
+        size = fcntl.ioctl(self.ours, termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(self.outer, termios.TIOCSWINSZ, size)
+
+    def read(self) -> bytes:
+        """What the program wrote since; empty at its end."""
+        try:
+            return os.read(self.outer, 1 << 16)
+        except OSError as error:
+            if error.errno == errno.EIO:  # nobody holds the terminal's other side any more
+                return b""
+            raise
+
+
+def _pump(child: subprocess.Popen[bytes], outputs: list[_Output], feed: int) -> int:
     """Copy both streams through and into ``feed`` by whole lines, until the child ends."""
     lock = threading.Lock()
     done = threading.Event()
-    assert child.stdout is not None and child.stderr is not None
 
-    def copy(source: int, target: int) -> None:
+    def copy(output: _Output) -> None:
         rest = b""
-        while chunk := os.read(source, 1 << 16):
+        target = output.ours
+        while chunk := output.read():
             _write_all(target, chunk)
             rest += chunk
             cut = rest.rfind(b"\n") + 1
@@ -110,11 +147,17 @@ def _pump(child: subprocess.Popen[bytes], feed: int) -> int:
             if rest and not done.is_set():
                 _write_all(feed, rest + b"\n")
 
-    threads = [
-        threading.Thread(target=copy, args=(pipe.fileno(), target), daemon=True)
-        for pipe, target in ((child.stdout, 1), (child.stderr, 2))
-    ]
+    threads = [threading.Thread(target=copy, args=(output,), daemon=True) for output in outputs]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    terminals = [output for output in outputs if output.terminal]
+
+    def resized(*_: object) -> None:
+        for output in terminals:
+            output.resize()
+            child.send_signal(signal.SIGWINCH)
+
+    if terminals:
+        signal.signal(signal.SIGWINCH, resized)
     try:
         for thread in threads:
             thread.start()
