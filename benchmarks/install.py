@@ -1,9 +1,11 @@
 """How long an installation into a prefix takes, against the commands that it replaces.
 
 A loopback server with a rate limit serves one cuDNN in three packings (xz of one block, xz of many
-blocks, wheel), made from the real libraries of a JIT wheel, which uv or pip fetches. For each the
-time of ``cudnn-doctor install`` stands beside ``curl``, ``sha256sum`` and ``tar xJf``, one after
-the other. Run it from the checkout; it needs curl, tar, xz and uv.
+blocks, wheel), made from real libraries: those of a folder (``--libs``), or of a JIT wheel that uv
+fetches. As in NVIDIA's archives, static libraries take as much room as the shared ones; their bytes
+are those of the shared ones. For each the time of ``cudnn-doctor install`` stands beside ``curl``,
+``sha256sum`` and ``tar xJf``, one after the other. Run it from the checkout; it needs curl, tar, xz
+and uv.
 """
 
 from __future__ import annotations
@@ -32,7 +34,6 @@ from support.redist_server import serving  # noqa: E402
 
 VERSION = "9.13.0.50"
 PACKAGE = f"nvidia-cudnn-jit-cu12=={VERSION}"
-SONAMES = ("libcudnn.so.9", "libcudnn_engines_runtime_compiled.so.9", "libcudnn_graph.so.9")
 
 
 class Run(NamedTuple):
@@ -59,44 +60,58 @@ def timed(command: list[str], environ: dict[str, str] | None = None) -> Run:
 # -- what is served
 
 
-def make_payload(base: Path, copies: int) -> dict[str, Path]:
-    """Real libraries and headers, with ``copies`` of the largest library as ballast."""
-    target = base / "wheel"
-    uv = ["uv", "pip", "install", "-q", "--target", str(target), "--no-deps", PACKAGE]
-    subprocess.run([*uv, "--python", sys.executable], check=True)
-    home = target / "nvidia" / "cudnn_jit"
-    files = {f"lib/{name}": home / "lib" / name for name in SONAMES}
-    files |= {f"include/{path.name}": path for path in sorted((home / "include").glob("*.h"))}
-    files |= {f"include/ballast-{n}.h": home / "lib" / SONAMES[1] for n in range(copies)}
-    return files
+def make_payload(base: Path, libs: Path | None) -> dict[str, Path]:
+    """Real libraries and headers, by their place in a version's folder."""
+    if libs is None:
+        target = base / "jit"
+        uv = ["uv", "pip", "install", "-q", "--target", str(target), "--no-deps", PACKAGE]
+        subprocess.run([*uv, "--python", sys.executable], check=True)
+        libs = target / "nvidia" / "cudnn_jit" / "lib"
+    files = {f"lib/{path.name}": path.resolve() for path in sorted(libs.glob("libcudnn*.so.*"))}
+    headers = sorted((libs.parent / "include").glob("*.h"))
+    return files | {f"include/{path.name}": path.resolve() for path in headers}
 
 
-def make_archive(root: Path, files: dict[str, Path], *, blocks: bool) -> Path:
-    """An archive in NVIDIA's layout, with a static library as large as the largest shared one."""
-    target = root / redist.archive_name(VERSION, "12")
+def make_archive(root: Path, version: str, files: dict[str, Path], *, blocks: bool) -> Path:
+    """An archive in NVIDIA's layout, each library as a static one as well."""
+    target = root / redist.archive_name(version, "12")
+    if target.exists():
+        return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    plain = target.with_suffix(".tar")
     top = target.name.removesuffix(".tar.xz")
-    with tarfile.open(plain, "w") as tar:
-        for name, path in files.items():
-            redist.add_file(tar, f"{top}/{name}", path.read_bytes())
-        static = files[f"lib/{SONAMES[1]}"].read_bytes()
-        redist.add_file(tar, f"{top}/lib/libcudnn_static.a", static)
     options = ["--threads=2", "--block-size=8MiB"] if blocks else ["--threads=1"]
-    with target.open("wb") as out:
-        subprocess.run(["xz", "-c", "-3", *options, str(plain)], check=True, stdout=out)
-    plain.unlink()
-    return target
+    fresh = target.with_suffix(".new")
+    with fresh.open("wb") as out:
+        xz = subprocess.Popen(["xz", "-c", "-3", *options], stdin=subprocess.PIPE, stdout=out)
+        with tarfile.open(fileobj=xz.stdin, mode="w|") as tar:
+            for name, path in files.items():
+                tar.add(path, f"{top}/{name}")
+                if name.startswith("lib/"):
+                    static = name.partition(".so")[0] + "_static.a"
+                    tar.add(path, f"{top}/{static}")
+        assert xz.stdin is not None
+        xz.stdin.close()
+        if xz.wait():
+            raise RuntimeError("xz failed")
+    return fresh.rename(target)
 
 
-def make_matrix(path: Path, archive: Path, wheel: Path) -> Path:
-    """A matrix of the archive and the wheel."""
+def make_wheel(root: Path, version: str, files: dict[str, Path]) -> Path:
+    """The wheel of the same libraries and headers."""
+    inside = {f"nvidia/cudnn/{name}": path for name, path in files.items()}
+    inside["nvidia/cudnn/lib/__init__.py"] = inside["nvidia/cudnn/include/__init__.py"] = ""
+    made = list(root.glob("*.whl"))
+    return made[0] if made else fakewheels.build_wheel(root, "nvidia-cudnn-cu12", version, inside)
+
+
+def make_matrix(path: Path, version: str, names: list[str], archive: Path, wheel: Path) -> Path:
+    """A matrix of the archive and the wheel, which hold the libraries ``names``."""
     import yaml
 
-    key = (VERSION, "12")
+    key = (version, "12")
     redist.write_matrix(path, {key: archive}, wheels={key: wheel})
     document = yaml.safe_load(path.read_text())
-    document["releases"][0]["libraries"] = list(SONAMES)
+    document["releases"][0]["libraries"] = names
     path.write_text(yaml.safe_dump(document))
     return path
 
@@ -127,8 +142,9 @@ def server(root: Path, rate: float) -> Any:
 class Bench:
     """Measures in a scratch folder."""
 
-    def __init__(self, base: Path, matrix: Path) -> None:
+    def __init__(self, base: Path, version: str, matrix: Path) -> None:
         self.base = base
+        self.version = version
         self.matrix = matrix
 
     def install(self, url: str, *more: str, environ: dict[str, str] | None = None) -> Run:
@@ -141,7 +157,7 @@ class Bench:
         }
         command = [sys.executable, "-m", "cudnn_doctor", "install", "--yes", "--arch", "x86_64"]
         command += ["--prefix", str(self.base / "prefix"), "--matrix", str(self.matrix)]
-        command += ["--version", VERSION, *more]
+        command += ["--version", self.version, *more]
         command += ["--mirror", url] if url else []
         return timed(command, {**os.environ, **own, **(environ or {})})
 
@@ -151,7 +167,7 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         copy = folder / archive.name
-        address = url + redist.archive_name(VERSION, "12")
+        address = url + redist.archive_name(self.version, "12")
         return {
             "curl": timed(["curl", "-sSfo", str(copy), address]).seconds,
             "sha256sum": timed(["sha256sum", str(copy)]).seconds,
@@ -166,13 +182,16 @@ def best(repeat: int, measure: Callable[[], Run]) -> Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--copies", type=int, default=3, help="of a 28 MiB library, as ballast")
+    parser.add_argument("--libs", type=Path, help="folder of cuDNN libraries to serve")
+    parser.add_argument("--version", default=VERSION, help="of those libraries, with the build")
     parser.add_argument("--rates", type=float, nargs="*", default=[0, 20e6, 100e6])
+    parser.add_argument("--packings", nargs="*", default=["one", "many"], help="one, many blocks")
     parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--work", type=Path, help="scratch folder, kept for the next run")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-install-") as folder:
-        results = measure(Path(folder), options)
+        results = measure(options.work or Path(folder), options)
     text = json.dumps(results, indent=2)
     print(text)
     if options.out:
@@ -181,34 +200,39 @@ def main() -> None:
 
 def measure(base: Path, options: argparse.Namespace) -> dict[str, Any]:
     """All measurements, as JSON values."""
-    files = make_payload(base, options.copies)
-    unpacked = sum(path.stat().st_size for path in files.values())
+    version = options.version
+    files = make_payload(base, options.libs)
+    names = [name.removeprefix("lib/") for name in files if name.startswith("lib/")]
     results: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "machine": f"{os.cpu_count()} cores, no GPU",
-        "unpacked_mb": round(unpacked / 1e6, 1),
+        "machine": f"{os.cpu_count()} cores",
+        "load_before": os.getloadavg(),
+        "shared_mb": round(sum(path.stat().st_size for path in files.values()) / 1e6, 1),
         "runs": [],
     }
-    for blocks in (False, True):
-        root = base / ("many" if blocks else "one")
-        root.mkdir()
-        archive = make_archive(root, files, blocks=blocks)
-        inside = {f"nvidia/cudnn/{name}": path for name, path in files.items()}
-        wheel = fakewheels.build_wheel(root, "nvidia-cudnn-cu12", VERSION, inside)
-        bench = Bench(base, make_matrix(base / "matrix.yaml", archive, wheel))
+    wheel = make_wheel(base / "wheel", version, files)
+    for packing in options.packings:
+        root = base / packing
+        archive = make_archive(root, version, files, blocks=packing == "many")
+        if not (root / wheel.name).exists():
+            os.link(wheel, root / wheel.name)
+        matrix = make_matrix(base / "matrix.yaml", version, names, archive, wheel)
+        bench = Bench(base, version, matrix)
         for rate in options.rates:
-            row = one_row(bench, root, archive, rate, options.repeat)
-            row["archive"] = "many blocks" if blocks else "one block"
+            row = {"archive": f"{packing} block(s)"}
+            row |= one_row(bench, root, archive, rate, options.repeat)
             results["runs"].append(row)
             print(json.dumps(row), file=sys.stderr, flush=True)
     results["uv"] = against_uv(bench, root, options.repeat)
+    results["load_after"] = os.getloadavg()
     return results
 
 
 def one_row(bench: Bench, root: Path, archive: Path, rate: float, repeat: int) -> dict[str, Any]:
     """One archive at one rate: the plain commands, ours from the archive, ours from the wheel."""
     with server(root, rate) as url:
-        stages = bench.stages(url, archive)
+        runs = [bench.stages(url, archive) for _ in range(repeat)]
+        stages = {name: min(run[name] for run in runs) for name in runs[0]}
         ours = best(repeat, lambda: bench.install(url, "--source", "archive"))
         wheel = best(repeat, lambda: bench.install(url, "--source", "wheel"))
     sequence, slowest = sum(stages.values()), max(stages.values())
@@ -216,6 +240,7 @@ def one_row(bench: Bench, root: Path, archive: Path, rate: float, repeat: int) -
         "rate_mb_s": rate / 1e6 or None,
         "archive_mb": round(archive.stat().st_size / 1e6, 1),
         "stages_s": {name: round(seconds, 2) for name, seconds in stages.items()},
+        "slowest_stage": max(stages, key=lambda name: stages[name]),
         "sequence_s": round(sequence, 2),
         "install_s": round(ours.seconds, 2),
         "install_peak_mib": round(ours.peak_mib),
@@ -238,7 +263,7 @@ def against_uv(bench: Bench, root: Path, repeat: int) -> dict[str, float]:
     def plain() -> Run:
         shutil.rmtree(bench.base / "target", ignore_errors=True)
         command = ["uv", "pip", "install", "-q", "--target", str(bench.base / "target")]
-        command += ["--python", sys.executable, "--no-deps", f"nvidia-cudnn-cu12=={VERSION}"]
+        command += ["--python", sys.executable, "--no-deps", f"nvidia-cudnn-cu12=={bench.version}"]
         return timed(command, {**os.environ, **fresh()})
 
     uv = best(repeat, plain)

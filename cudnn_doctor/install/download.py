@@ -104,11 +104,7 @@ class Arriving:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._news:  # wakes whoever still waits for bytes
-            self._error = self._error or _failed("it was broken off", str(self._path))
-            self._ended = False
-            self._frontier = 0
-            self._news.notify_all()
+        self.break_off()
         self._hasher.join()
         if self._transfer is not None and self._thread is not None:
             self._transfer.stop()
@@ -129,12 +125,29 @@ class Arriving:
         """The next bytes in order, at most ``size``; empty at the end of the file."""
         if size < 0:
             return b"".join(iter(lambda: self.read(_PIECE), b""))
-        data = self._at(self._position, size)
+        data = self._some(self._position, size)
         self._position += len(data)
         return data
 
-    def _at(self, position: int, size: int) -> bytes:
-        """Bytes from ``position`` on, once they are there; empty at the end of the file."""
+    def at(self, position: int, size: int) -> bytes:
+        """All of these bytes, once they are there; fewer at the end of the file. Several threads
+        may ask."""
+        parts = []
+        while size and (data := self._some(position, size)):
+            parts.append(data)
+            position, size = position + len(data), size - len(data)
+        return b"".join(parts)
+
+    def break_off(self) -> None:
+        """Give up: whoever waits for bytes gets an error."""
+        with self._news:
+            self._error = self._error or _failed("it was broken off", str(self._path))
+            self._ended = False
+            self._frontier = 0
+            self._news.notify_all()
+
+    def _some(self, position: int, size: int) -> bytes:
+        """Bytes from ``position`` on, once one is there; empty at the end of the file."""
         with self._news:
             while position >= self._frontier and not self._ended and self._error is None:
                 self._news.wait()
@@ -146,7 +159,7 @@ class Arriving:
         """Hash everything, in order, beside the reader (in a thread of its own)."""
         position = 0
         try:
-            while data := self._at(position, _HASHED_PIECE):
+            while data := self._some(position, _HASHED_PIECE):
                 self._hash.update(data)
                 position += len(data)
         except (OSError, DoctorError):

@@ -6,6 +6,8 @@ already, and a wheel is unpacked several times faster than NVIDIA's archive.
 
 from __future__ import annotations
 
+import base64
+import csv
 import os
 import shutil
 import subprocess
@@ -15,8 +17,8 @@ from pathlib import Path
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import files, manifest
 from cudnn_doctor.install.plan import FromIndex
+from cudnn_doctor.install.sink import complete_links
 from cudnn_doctor.install.state import held
-from cudnn_doctor.install.unpack import complete_links
 from cudnn_doctor.matrix.model import Wheel
 
 _TARGETS = {"x86_64": "x86_64-manylinux_2_28", "aarch64": "aarch64-manylinux_2_28"}
@@ -107,5 +109,21 @@ def _lay_out(index: Path, staging: Path) -> None:
     for licence in sorted(index.glob("*.dist-info/**/License.txt"))[:1]:
         licence.rename(staging / "LICENSE")
     complete_links(staging / "lib")
-    manifest.write(staging)
+    manifest.write(staging, _recorded(index, home, staging))
     shutil.rmtree(index)
+
+
+def _recorded(index: Path, home: Path, staging: Path) -> dict[str, manifest.Entry]:
+    """What the wheel's RECORD says of the files, where the size on disk is that: the hash of the
+    whole wheel was checked, so that none needs to be read again."""
+    found = {}
+    for record in index.glob("*.dist-info/RECORD"):
+        for row in csv.reader(record.read_text("utf-8").splitlines()):
+            path, kind, _, text = row[0], *row[1].partition("=")
+            place = os.path.relpath(index / path, home)
+            file = staging / place
+            if kind != "sha256" or not file.is_file() or str(file.stat().st_size) != row[2]:
+                continue
+            digest = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).hex()
+            found[place] = manifest.Entry(size=int(row[2]), sha256=digest)
+    return found

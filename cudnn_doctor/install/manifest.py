@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,14 +22,16 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     link: str = ""
 
 
-def write(folder: Path) -> None:
-    """Record every file of the folder in it; raises OSError."""
-    data = msgspec.json.format(msgspec.json.encode(scan(folder)), indent=1)
+def write(folder: Path, known: Mapping[str, Entry]) -> None:
+    """Record every file of the folder in it, without reading those ``known``; raises OSError."""
+    data = msgspec.json.format(msgspec.json.encode(scan(folder, known)), indent=1)
     (folder / NAME).write_bytes(data + b"\n")
 
 
-def scan(folder: Path) -> dict[str, Entry]:
-    """Path below ``folder`` -> what is there, without this tool's own files."""
+def scan(folder: Path, known: Mapping[str, Entry] | None = None) -> dict[str, Entry]:
+    """Path below ``folder`` -> what is there, without this tool's own files; files that are
+    ``known`` are not read."""
+    told = known or {}
     paths = [
         os.path.relpath(os.path.join(base, name), folder)
         for base, _, names in os.walk(folder)
@@ -36,7 +39,7 @@ def scan(folder: Path) -> dict[str, Entry]:
         if name != NAME
     ]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        entries = pool.map(lambda path: _entry(folder / path), sorted(paths))
+        entries = pool.map(lambda path: told.get(path) or _entry(folder / path), sorted(paths))
         return dict(zip(sorted(paths), entries, strict=True))
 
 

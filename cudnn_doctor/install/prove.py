@@ -1,9 +1,8 @@
 """Verify a new copy as far as this machine allows, before it becomes the current one.
 
-The first rung looks at the files: all sublibraries of the release, whole, for one architecture,
-no link that leads nowhere. The second opens them in a child process and asks the version. A CUDA
-library or driver that is absent here is no fault of the copy: a prefix may be filled before CUDA
-is.
+`verify` does it: the files, then opening them in a child process, and where a GPU is, work on it. A
+CUDA library or driver that is absent here is no fault of the copy: a prefix may be filled before
+CUDA is.
 """
 
 from __future__ import annotations
@@ -12,49 +11,41 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from pathlib import Path
+
+import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import Prove
 from cudnn_doctor.install.progress import Progress
-from cudnn_doctor.machine.elf import read_elf
-from cudnn_doctor.versions import CudnnVersion
+from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.libraries import read_program
+from cudnn_doctor.machine.model import LoaderConfig
+from cudnn_doctor.matrix.load import load
+from cudnn_doctor.verify import files
+from cudnn_doctor.verify.choose import Chosen, from_folder
+from cudnn_doctor.verify.model import StepResult, Target, Verdict
+from cudnn_doctor.verify.prove import Options
+from cudnn_doctor.verify.prove import prove as prove_copy
 
-_SECONDS = 120.0
-_LIBRARY = re.compile(r"libcudnn\w*\.so\.\d+")
-_MISSING = re.compile(r"(\S+?\.so[.\d]*): cannot open shared object file")
-
-_CHILD = """
-import ctypes, sys
-def tell(text):
-    print(text, flush=True)
-for path in sys.argv[1:]:
-    tell("open " + path)
-    try:
-        library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
-    except OSError as error:
-        tell("failed " + str(error))
-        continue
-    if path.rpartition("/")[2].startswith("libcudnn.so"):
-        shim = library
-tell("ask cudnnGetVersion")
-shim.cudnnGetVersion.restype = ctypes.c_size_t
-tell("version " + str(shim.cudnnGetVersion()))
-"""
+_ABSENT = re.compile(r"(\S+?\.so[.\d]*): cannot open shared object file")
 
 
 def prove(step: Prove, progress: Progress) -> None:
     """Raise DoctorError (VERIFICATION_FAILED) when the copy in ``step.folder`` is not sound."""
     step = _located(step)
-    libraries = _check_files(step)
+    chosen = _chosen(step)
+    for result in files.judge(chosen.copy, chosen.libraries, step.sonames or None):
+        if result.status == "fail":
+            raise _fault(result.detail, step)
+    machine = next((lib.machine for lib in chosen.libraries if lib.machine), None)
     if step.rungs == "files":
         return
-    machine = read_elf(str(libraries[0])).machine
     if machine != platform.machine():
         progress.say(f"not loaded: the libraries are for {machine}, this is {platform.machine()}")
         return
-    _load(step, libraries, progress)
+    options = Options(level="quick", expected=step.sonames or None)
+    progress.say(_judged(prove_copy(chosen, Target(), options, load(None), os.environ), step))
 
 
 def _located(step: Prove) -> Prove:
@@ -65,83 +56,40 @@ def _located(step: Prove) -> Prove:
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         folder, _, name = line.strip().rpartition("/")
         if name.startswith("libcudnn.so."):
-            return Prove(
-                folder=folder, version=step.version, sonames=step.sonames, rungs=step.rungs
-            )
+            return msgspec.structs.replace(step, folder=folder, listing=())
     raise _fault("its package holds no libcudnn.so", step)
 
 
-def _check_files(step: Prove) -> list[Path]:
-    folder = Path(step.folder)
-    major = step.version.partition(".")[0]
-    found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
-    names = [name for name in found if name.startswith("libcudnn")]
-    for name in names:
-        path = folder / name
-        if path.is_symlink() and not path.exists():
-            raise _fault(f"the link {name} leads nowhere ({os.readlink(path)})", step)
-    present = [n for n in names if _LIBRARY.fullmatch(n) and n.endswith(f".{major}")]
-    missing = sorted(set(step.sonames) - set(present))
-    if missing or not any(name.startswith("libcudnn.so.") for name in present):
-        raise _fault(f"libraries are missing: {', '.join(missing) or 'libcudnn.so'}", step)
-    machines = set()
-    for name in present:
-        elf = read_elf(str(folder / name))
-        if elf.status != "ok":
-            raise _fault(f"{name} is {elf.status}", step)
-        if elf.soname not in (None, name):
-            raise _fault(f"{name} calls itself {elf.soname}", step)
-        machines.add(elf.machine)
-    if len(machines) > 1:
-        raise _fault(f"libraries of several architectures: {machines}", step)
-    present.sort(key=lambda name: (not name.startswith("libcudnn.so."), name))
-    return [folder / name for name in present]
-
-
-def _load(step: Prove, libraries: list[Path], progress: Progress) -> None:
-    """Open all libraries in a child, the shim last: it aborts where a sublibrary is absent."""
-    argv = [sys.executable, "-I", "-c", _CHILD, *map(str, (*libraries[1:], libraries[0]))]
+def _chosen(step: Prove) -> Chosen:
+    """The copy, as `verify` wants it told."""
+    folder = os.path.realpath(step.folder)
+    shim = f"{folder}/libcudnn.so.{step.version.partition('.')[0]}"
+    libraries = read_program(Host(), shim, LoaderConfig()) if Path(shim).exists() else ()
     try:
-        child = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "LC_ALL": "C", "LD_LIBRARY_PATH": step.folder},
-            timeout=_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _fault(f"loading it took longer than {_SECONDS:g} s", step) from error
-    lines = child.stdout.decode("utf-8", "replace").splitlines()
-    outside = _judge_failures(lines, step)
-    if child.returncode:
-        last = next((line for line in reversed(lines) if line.startswith(("open", "ask"))), "start")
-        if outside:
-            progress.say(f"not loaded whole: {', '.join(sorted(outside))} cannot be found here")
-            return
-        raise _fault(f"the process died at: {last} (exit {child.returncode})", step)
-    number = next((line.split()[1] for line in lines if line.startswith("version ")), "0")
-    found = CudnnVersion.decode(int(number))
-    if found.release != CudnnVersion.parse(step.version).release:
-        raise _fault(f"it says that it is cuDNN {found.short}, not {step.version}", step)
-    if outside:
-        progress.say(f"loaded as far as possible: no {', '.join(sorted(outside))} here")
-    else:
-        progress.say(f"loaded: cuDNN {found.short}, {len(libraries)} libraries")
+        return from_folder(folder, libraries, label=f"cuDNN {step.version}", version=step.version)
+    except DoctorError as error:
+        raise _fault(error.what, step) from error
 
 
-def _judge_failures(lines: list[str], step: Prove) -> set[str]:
-    """Libraries of CUDA or the driver that are absent; any other failure is a fault."""
-    outside = set()
-    for line in lines:
-        if not line.startswith("failed "):
-            continue
-        match = _MISSING.search(line)
-        if match is None or "libcudnn" in match[1]:
-            raise _fault(line.removeprefix("failed "), step)
-        outside.add(match[1])
-    return outside
+def _judged(verdict: Verdict, step: Prove) -> str:
+    """What to say of a sound copy; raises for one that is not."""
+    failed = [result for result in verdict.steps if result.status == "fail"]
+    absent = sorted({name for result in failed for name in _absent(result)})
+    real = [result.detail for result in failed if not _absent(result)]
+    real += [f"the process ended at {d.step} ({d.how}) {d.cause}".strip() for d in verdict.deaths]
+    if verdict.failed and not absent:
+        raise _fault("; ".join(real), step)
+    if absent:
+        return f"not loaded whole: {', '.join(absent)} cannot be found here"
+    count = len(verdict.copy.libraries)
+    told = f"loaded: cuDNN {'.'.join(step.version.split('.')[:3])}, {count} libraries"
+    worked = [rung for rung in verdict.rungs if rung.name == "convolve" and rung.status == "pass"]
+    return f"{told}; it computes right on {verdict.gpu}" if worked else told
+
+
+def _absent(result: StepResult) -> list[str]:
+    """Libraries, not cuDNN's own, for want of which a step failed."""
+    return [name for name in _ABSENT.findall(result.detail) if "libcudnn" not in name]
 
 
 def _fault(what: str, step: Prove) -> DoctorError:

@@ -2,13 +2,13 @@
 
 A file made of many blocks carries each block's sizes in the block's header (xz file format 1.2.1,
 section 3.1): such blocks are cut out of the stream and decompressed side by side, a
-bounded number at a time, so memory stays flat. A single-block file is decompressed as it comes. The
-standard library's lzma does the work (and checks each block's checksum); it releases the GIL.
+bounded number at a time, so memory stays flat. A single-block file is decompressed as it comes, a
+few pieces ahead of the reader. The standard library's lzma does the work (and checks each block's
+checksum); it releases the GIL.
 """
 
 from __future__ import annotations
 
-import io
 import lzma
 import os
 import zlib
@@ -24,6 +24,7 @@ _MAX_BLOCK = 256 << 20
 _MAX_AHEAD = 512 << 20
 """Bytes of decompressed blocks that wait or are under way, whatever the number of cores."""
 _PIECE = 1 << 20
+_PIECES_AHEAD = 6
 
 
 class Source(Protocol):
@@ -32,17 +33,16 @@ class Source(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class XzReader(io.RawIOBase):
-    """A readable stream of the decompressed bytes; raises lzma.LZMAError on damaged input."""
+class XzReader:
+    """The decompressed bytes, in order; raises lzma.LZMAError on damaged input."""
 
     def __init__(self, source: Source, workers: int | None = None) -> None:
         self._source = source
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = workers or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self._workers)
-        self._waiting: deque[Future[bytes]] = deque()
+        self._waiting: deque[Future[bytes | None]] = deque()
         self._sizes: deque[int] = deque()
-        self._ready: memoryview = memoryview(b"")
-        self._ahead: Future[bytes | None] | None = None
+        self._ready = memoryview(b"")
         self._single: lzma.LZMADecompressor | None = None
         self._single_input = b""
         self._header = self._exactly(_HEADER)
@@ -51,24 +51,20 @@ class XzReader(io.RawIOBase):
         self._check = _CHECK_SIZES[self._header[7] & 0x0F]
         self._blocks_left = True
 
-    def readable(self) -> bool:
-        return True
+    def __enter__(self) -> XzReader:
+        return self
 
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer)  # type: ignore[arg-type]
-        while not self._ready:
-            data = self._next()
-            if data is None:
-                return 0
-            self._ready = memoryview(data)
-        count = min(len(view), len(self._ready))
-        view[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        super().close()
+
+    def read(self, size: int, /) -> memoryview:
+        """At least one byte and at most ``size``, not copied; empty at the end."""
+        while not self._ready:
+            if (piece := self._next()) is None:
+                return self._ready
+            self._ready = memoryview(piece)
+        data, self._ready = self._ready[:size], self._ready[size:]
+        return data
 
     def _next(self) -> bytes | None:
         """The next decompressed piece, None at the end."""
@@ -76,18 +72,14 @@ class XzReader(io.RawIOBase):
             if self._waiting and sum(self._sizes) > _MAX_AHEAD:
                 break
             self._cut_block()
-        if self._waiting:
+        while self._single is not None and len(self._waiting) < _PIECES_AHEAD:
+            self._waiting.append(self._pool.submit(self._piece))
+        if self._sizes:
             self._sizes.popleft()
-            return self._waiting.popleft().result()
-        return self._next_single() if self._single is not None else None
-
-    def _next_single(self) -> bytes | None:
-        """The next piece in sequence; the one after it is decompressed meanwhile."""
-        data = (self._ahead or self._pool.submit(self._piece)).result()
-        self._ahead = self._pool.submit(self._piece) if data is not None else None
-        return data
+        return self._waiting.popleft().result() if self._waiting else None
 
     def _piece(self) -> bytes | None:
+        """The next piece of what is decompressed in sequence; the pool has one worker then."""
         decoder = self._single or lzma.LZMADecompressor(lzma.FORMAT_XZ)
         while True:
             if decoder.eof:  # another stream may follow (xz manual: .xz files can be concatenated)
@@ -115,6 +107,8 @@ class XzReader(io.RawIOBase):
             self._single = lzma.LZMADecompressor(lzma.FORMAT_XZ)
             self._single_input = self._header + head
             self._blocks_left = False
+            self._pool.shutdown(wait=False)  # what it has goes on
+            self._pool = ThreadPoolExecutor(1)
             return
         packed, unpacked = sizes
         body = self._exactly(-(-packed // 4) * 4 + self._check)
@@ -159,7 +153,7 @@ def _number(head: bytes, at: int) -> tuple[int, int]:
     raise lzma.LZMAError("a block header is damaged")
 
 
-def _decompress(stream: bytes, size: int) -> bytes:
+def _decompress(stream: bytes, size: int) -> bytes | None:
     """One block, whose header promises ``size`` bytes: not one more is made."""
     data = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(stream, size)
     if len(data) != size:

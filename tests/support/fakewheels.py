@@ -49,7 +49,7 @@ def build_wheel(
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in contents.items():
             entry = zipfile.ZipInfo(path)
-            entry.external_attr = 0o644 << 16
+            entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
     return target
 
