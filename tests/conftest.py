@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 
 import pytest
 from support.nvml import NvmlStub
@@ -14,6 +15,16 @@ HEAVY = {
     "browser": "drives a real headless browser",
 }
 """Markers of tests that the short suite leaves out; CUDNN_DOCTOR_TESTS=all runs them too."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep journal, receipts and downloads of the tests away from this machine's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        base = tmp_path_factory.mktemp("own")
+        patch.setenv("CUDNN_DOCTOR_STATE", str(base / "state"))
+        patch.setenv("CUDNN_DOCTOR_CACHE", str(base / "cache"))
+        yield
 
 
 def _gpu_here() -> bool:
