@@ -21,6 +21,7 @@ from cudnn_doctor.machine.model import CudnnCopy, Framework
 from cudnn_doctor.report import formats
 from cudnn_doctor.report.outcomes import Run, of_check
 from cudnn_doctor.report.page.html import el
+from cudnn_doctor.report.page.problems import _capital
 from cudnn_doctor.report.verify import as_json
 
 MANY = of_check(judge(shadowed()), shadowed(), verdicts=(VERDICT,))
@@ -98,6 +99,11 @@ def test_picture_shows_shim_parts_and_why() -> None:
     assert "shim" in drawn[shim:parts]
     assert any(text.startswith("graph, ops") for text in drawn[parts:])
     assert any(text.startswith("because: LD_LIBRARY_PATH entry 1") for text in drawn[parts:])
+
+
+def test_names_keep_their_case_at_a_sentence_s_beginning() -> None:
+    said = [_capital(text) for text in ("cuDNN computes", "take it", "/x is", "it")]
+    assert said == ["cuDNN computes", "Take it", "/x is", "It"]
 
 
 def test_healthy_page_shows_no_problem_and_no_red() -> None:

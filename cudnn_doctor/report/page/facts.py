@@ -28,6 +28,8 @@ def categories(run: Run) -> Html | None:
 def _category(name: str, results: list[CheckResult], facts: str) -> Html:
     statuses = [result.status for result in results]
     worst = next(s for s in ("fail", "crash", "warn", "pass", "skip") if s in statuses)
+    wrong = [f.id for r in results for f in r.findings if f.severity != "info"]
+    said = ", ".join(dict.fromkeys(wrong)) or facts
     rules = [
         el("li", f"{_SIGNS[r.status]} {r.rule}", f": {r.reason}" if r.reason else None)
         for r in results
@@ -38,7 +40,7 @@ def _category(name: str, results: list[CheckResult], facts: str) -> Html:
             "summary",
             el("span", _SIGNS[worst], class_=f"sign {worst}", aria_hidden="true"),
             el("strong", name),
-            el("span", facts, class_="dim"),
+            el("span", said, class_="dim"),
         ),
         el("ul", rules, class_="rules"),
     )

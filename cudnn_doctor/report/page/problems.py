@@ -80,7 +80,9 @@ def _remedy(remedy: Remedy, number: int) -> Html:
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """A sentence's beginning; names such as cuDNN stay as they are."""
+    word = text.split(" ", maxsplit=1)[0]
+    return text[:1].upper() + text[1:] if word.isalpha() and word.islower() else text
 
 
 def _commands(commands: tuple[str, ...]) -> Html | None:
