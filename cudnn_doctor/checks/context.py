@@ -53,9 +53,11 @@ class Context:
         """What each consumer of cuDNN on this machine would load."""
         if self._plans is not None:
             return self._plans
+        from cudnn_doctor.machine.assumed import known_files
         from cudnn_doctor.machine.loader import simulate, simulate_all
 
-        plans = simulate_all(self.machine)
+        files = known_files(self.machine)
+        plans = simulate_all(self.machine, files=files)
         users = {plan.consumer.environment for plan in plans if plan.uses_cudnn}
         by_path = (
             Consumer(
@@ -68,7 +70,7 @@ class Context:
             for copy in self.machine.copies or ()
             if copy.kind == "wheel" and copy.environment and copy.environment not in users
         )
-        return (*plans, *(simulate(self.machine, consumer) for consumer in by_path))
+        return (*plans, *(simulate(self.machine, c, files=files) for c in by_path))
 
     @functools.cached_property
     def copies(self) -> tuple[CudnnCopy, ...]:
@@ -81,6 +83,14 @@ class Context:
     def libraries(self) -> dict[str, Library]:
         """Library by path."""
         return {library.path: library for library in self.machine.libraries}
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, list[Library]]:
+        """Libraries by file name."""
+        found: dict[str, list[Library]] = {}
+        for library in self.machine.libraries:
+            found.setdefault(file_of(library.path), []).append(library)
+        return found
 
     @functools.cached_property
     def search_path(self) -> tuple[str, ...]:

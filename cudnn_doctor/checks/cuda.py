@@ -75,8 +75,8 @@ def _own_code_maps(context: Context, plan: LoadPlan, name: str) -> bool:
     """Whether the environment holds that library: frameworks map it before cuDNN asks for it."""
     prefix = plan.consumer.environment
     return bool(prefix) and any(
-        file_of(x.path) == name and x.path.startswith(f"{prefix}/") and x.status == "ok"
-        for x in context.machine.libraries
+        library.path.startswith(f"{prefix}/") and library.status == "ok"
+        for library in context.by_name.get(name, ())
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -101,6 +102,7 @@ def accepts(got: Got, version: str | None) -> bool | None:
     return all(matches(number, line) for line in lines if line and "==" not in line)
 
 
+@functools.lru_cache(maxsize=2)
 def all_got(context: Context) -> tuple[Got, ...]:
     """One answer for each framework that uses cuDNN."""
     found = (_got(context, framework) for framework in context.machine.frameworks)

@@ -38,28 +38,27 @@ def header_library_mismatch(context: Context) -> Iterator[Finding]:
     headers = [h for h in context.machine.headers if h.version]
     if not headers:
         raise Skip("no cuDNN headers are known")
+    beside_of = _copies_by_prefix(context)
     for header in headers:
         base = base_of(folder_of(header.path) if header.path.endswith(".h") else header.path)
-        beside = _copies_under(context, base)
+        beside = beside_of.get(base, [])
         if not beside or any(same_release(c.version, header.version) for c in beside):
             continue
         yield _mismatch(context, header, beside[0])
 
 
-def _copies_under(context: Context, base: str) -> list[CudnnCopy]:
-    """Copies of known version in a prefix, those that its links lead to included."""
-    reached = {
-        folder_of(library.real)
-        for path, library in context.libraries.items()
-        if library.real and base_of(folder_of(path)) == base
-    }
-    return [
-        copy
-        for copy in context.copies
-        if (base_of(copy.folder) == base or copy.folder in reached)
-        and copy.version
-        and not copy.private
-    ]
+def _copies_by_prefix(context: Context) -> dict[str, list[CudnnCopy]]:
+    """Prefix -> the copies of known version in it, those that its links lead to included."""
+    reached: dict[str, set[str]] = {}
+    for path, library in context.libraries.items():
+        if library.real:
+            reached.setdefault(folder_of(library.real), set()).add(folder_of(path))
+    found: dict[str, list[CudnnCopy]] = {}
+    for copy in context.copies:
+        if copy.version and not copy.private:
+            for base in {base_of(f) for f in (copy.folder, *reached.get(copy.folder, ()))}:
+                found.setdefault(base, []).append(copy)
+    return found
 
 
 def _mismatch(context: Context, header: Header, copy: CudnnCopy) -> Finding:

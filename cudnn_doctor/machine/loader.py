@@ -34,18 +34,26 @@ _PLAIN_SCHEME = LoadingScheme(True, "dlopen")
 
 
 def simulate_all(
-    machine: Machine, *, environ: Mapping[str, str] | None = None
+    machine: Machine,
+    *,
+    environ: Mapping[str, str] | None = None,
+    files: Files | None = None,
 ) -> tuple[LoadPlan, ...]:
-    """The plan of each of the machine's consumers, in their order."""
-    files = known_files(machine)
+    """The plan of each of the machine's consumers, in their order; ``files`` are the machine's
+    known files, for a caller who has worked them out."""
+    files = files or known_files(machine)
     return tuple(_simulate(machine, c, environ, files) for c in consumers(machine))
 
 
 def simulate(
-    machine: Machine, consumer: Consumer, *, environ: Mapping[str, str] | None = None
+    machine: Machine,
+    consumer: Consumer,
+    *,
+    environ: Mapping[str, str] | None = None,
+    files: Files | None = None,
 ) -> LoadPlan:
     """What one consumer would load; ``environ`` replaces the machine's environment variables."""
-    return _simulate(machine, consumer, environ, known_files(machine))
+    return _simulate(machine, consumer, environ, files or known_files(machine))
 
 
 def _simulate(

@@ -197,12 +197,12 @@ def framework_needs(
     parsed = parse_version(version)
     if parsed is None:
         return ()
-    tag = parsed.local or ""
+    tag, public = parsed.local or "", parsed.public
     rows = [
         need
         for need in matrix.frameworks
         if need.distribution == distribution or (not distribution and need.framework == framework)
-        if need.versions and matches(need.versions, parsed.public, parsed.public)
+        if need.versions and matches(need.versions, public, public)
     ]
     if tag.startswith("cu"):
         rows = [r for r in rows if r.channel.endswith(f"/{tag}")] or rows
