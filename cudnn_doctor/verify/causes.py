@@ -148,4 +148,6 @@ def death_cause(how: str, log: str, facts: Mapping[str, Any] | None = None) -> s
     refused = any(word in log.lower() for word in ("cannot", "unable", "could not"))
     if named and refused and how != "SIGBUS":
         return f"{named.group(1)} could not be loaded"
+    if how.startswith("no "):
+        return "the call did not come back: the library or the driver hangs, or the limit is short"
     return _SIGNAL_CAUSES.get(how, "")

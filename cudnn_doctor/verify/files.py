@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cudnn_doctor.machine.model import Library
@@ -13,16 +14,20 @@ RUNG = "files"
 
 
 def judge(
-    copy: Copy, libraries: Sequence[Library], expected: Sequence[str] | None
+    copy: Copy,
+    libraries: Sequence[Library],
+    expected: Sequence[str] | None,
+    *,
+    exact: bool = True,
 ) -> list[StepResult]:
     """Complete for its release, one release throughout, links sound, files whole.
 
     ``libraries`` are the entries of its folder, ``expected`` the SONAMEs that the release ships
-    (None where that is not known).
+    (None where that is not known; not ``exact`` where it may ship more).
     """
     return [
         _complete(copy, libraries, expected),
-        _one_release(copy, libraries),
+        _one_release(copy, libraries, expected if exact else None),
         _sound(libraries),
     ]
 
@@ -69,15 +74,22 @@ def _complete(
     )
 
 
-def _one_release(copy: Copy, libraries: Sequence[Library]) -> StepResult:
+def _one_release(
+    copy: Copy, libraries: Sequence[Library], expected: Sequence[str] | None
+) -> StepResult:
     versions = _versions(libraries)
     if not versions:
         return _result("one release", [], "", skip="no file tells its release")
+    strays = [name for name in copy.libraries if copy.version and name not in (expected or [name])]
+    if strays:
+        left = [f"{name} is no part of {copy.version}: of another release" for name in strays]
+        return _result("one release", left, "")
     releases = {CudnnVersion.parse(v).release for v in versions.values()}
     if len(releases) == 1:
         return _result("one release", [], f"{next(iter(versions.values()))} throughout")
-    told = [f"{name} is of {version}" for name, version in sorted(versions.items())]
-    return _result("one release", told, "")
+    common, _ = Counter(versions.values()).most_common(1)[0]
+    odd = [f"{name} is of {v}" for name, v in sorted(versions.items()) if v != common]
+    return _result("one release", [*odd, f"the others are of {common}"], "")
 
 
 def _versions(libraries: Sequence[Library]) -> Mapping[str, str]:

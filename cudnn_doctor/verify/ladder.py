@@ -18,7 +18,7 @@ class Step(NamedTuple):
     run: Run
 
 
-def convolve_steps(level: Level) -> Iterator[Step]:
+def convolve_steps(level: Level, flavour: str = "full") -> Iterator[Step]:
     """Rung 4."""
     from cudnn_doctor.verify import fused, probes
     from cudnn_doctor.verify.convolve import DIRECTIONS, Problem, run
@@ -35,6 +35,11 @@ def convolve_steps(level: Level) -> Iterator[Step]:
             "conv+bias+relu fp16, precompiled",
             partial(run_fused, kind="fp16", choice=fused.precompiled),
         )
+        if flavour == "jit":
+            yield Step(
+                "conv+bias+relu fp16, run-time compiled",
+                partial(run_fused, kind="fp16", choice=fused.run_time_compiled),
+            )
         return
     for shape in workloads.CONVOLUTIONS:
         if shape.large and level != "full":

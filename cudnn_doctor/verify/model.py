@@ -27,6 +27,8 @@ class Copy(Record, frozen=True, kw_only=True):
     """File names of all its libraries, SONAMEs, the shim included."""
     version: str | None = None
     cuda: str | None = None
+    flavour: Literal["full", "jit"] = "full"
+    """``jit``: engines compiled at run time alone, through the graph API."""
     label: str = ""
     """How it was named: ``--lib DIR``, ``torch in ENV``, ``the loader's``."""
     companions: tuple[str, ...] = ()

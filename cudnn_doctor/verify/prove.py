@@ -30,7 +30,7 @@ from cudnn_doctor.verify.model import (
     Verdict,
 )
 from cudnn_doctor.verify.parent import Outcome, Progress, run_child
-from cudnn_doctor.verify.probes import PREFIX
+from cudnn_doctor.verify.probes import PREFIX, PROBES
 from cudnn_doctor.versions import CudnnVersion
 
 TIMEOUTS: dict[Level, float] = {"quick": 60.0, "default": 180.0, "full": 600.0}
@@ -69,7 +69,8 @@ def prove(
 ) -> Verdict:
     """All rungs of one copy on one GPU; never raises for what the copy does."""
     start = time.perf_counter()
-    copy = chosen.copy
+    flavour = flavour_of(matrix, chosen.copy)
+    copy = msgspec.structs.replace(chosen.copy, flavour=flavour)
     child_environ = _environ(environ, copy.folder, target, options.cudnn_log)
 
     def child(rungs: tuple[str, ...], done: tuple[str, ...] = ()) -> Outcome:
@@ -101,13 +102,12 @@ def prove(
     version = copy.version or _release(facts)
     cuda = copy.cuda or _cuda(facts)
     copy = msgspec.structs.replace(copy, version=version, cuda=cuda)
-    expected = options.expected
-    if expected is None and version:
-        expected = query.sublibraries(matrix, _short(version), cuda)
-    if expected is None:
-        expected = _core(matrix, copy.shim)
+    shipped = options.expected
+    if shipped is None and version:
+        shipped = query.sublibraries(matrix, _short(version), cuda, flavour)
+    expected = _core(matrix, copy.shim) if shipped is None else shipped
     steps = (
-        *files.judge(copy, chosen.libraries, expected),
+        *files.judge(copy, chosen.libraries, expected, exact=shipped is not None),
         *compared,
         *loaded.steps,
         *worked.steps,
@@ -179,7 +179,7 @@ def known_faults(
             issue=issue.id,
             title=issue.title,
             listed=issue.id in listed,
-            **_said(results.get(issue.id)),
+            **_said(issue.id, results.get(issue.id)),
         )
         for issue in matrix.issues
         if issue.id in listed or issue.id in results
@@ -199,9 +199,11 @@ def judge_rungs(
     return tuple(_rung(name, judged, deaths, level) for name in RUNGS)
 
 
-def _said(step: StepResult | None) -> dict[str, Any]:
+def _said(issue: str, step: StepResult | None) -> dict[str, Any]:
     if step is None:
-        return {"found": "not run", "why": "no probe of it at this level"}
+        probed = any(probe.issue == issue for probe in PROBES)
+        why = "its probe was not reached, or is not part of --quick" if probed else "no probe of it"
+        return {"found": "not run", "why": why}
     if step.status == "pass":
         return {"found": "has not"}
     return {"found": "has" if step.data.get("wrong") else "not run", "why": step.detail}
@@ -250,6 +252,14 @@ def _environ(
             "CUDNN_LOGERR_DBG": "1",
         }
     return made
+
+
+def flavour_of(matrix: Matrix, copy: Copy) -> query.Flavour:
+    """``jit`` for a copy that has no more libraries than that flavour of its release."""
+    small = (
+        query.sublibraries(matrix, _short(copy.version), copy.cuda, "jit") if copy.version else None
+    )
+    return "jit" if small and set(copy.libraries) <= set(small) else "full"
 
 
 def _release(facts: Mapping[str, Any]) -> str | None:

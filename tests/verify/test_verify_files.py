@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.fakecudnn import fake_copy, fake_driver
 
-from cudnn_doctor.install.manifest import write
 from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.model import Library
 from cudnn_doctor.machine.recorded import compare_folder
+from cudnn_doctor.matrix.load import load
 from cudnn_doctor.verify import files
 from cudnn_doctor.verify.model import Copy, Job, StepResult
 from cudnn_doctor.verify.parent import run_child
+from cudnn_doctor.verify.prove import flavour_of
 
 LIBRARY = "nvidia/cudnn/lib/libcudnn_ops.so.9"
 
@@ -81,7 +85,9 @@ def test_a_prefix_of_our_own_is_compared_with_its_manifest(tmp_path: Path, damag
     library = tmp_path / "9.19.0-cuda13/lib/libcudnn_ops.so.9"
     library.parent.mkdir(parents=True)
     library.write_bytes(b"code" * 99)
-    write(library.parents[1])
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    manifest = {"lib/libcudnn_ops.so.9": {"size": 396, "sha256": digest}}
+    (library.parents[1] / ".cudnn-doctor.json").write_text(json.dumps(manifest))
     if damaged:
         library.write_bytes(b"code" * 98 + b"codf")
     step = said(library.parent)
@@ -120,3 +126,26 @@ def test_the_ext_library_is_put_to_work_and_checked(
     steps = {step.step: step for step in outcome.steps}
     assert steps["causal convolution fp32"].status == status, outcome
     assert steps["causal convolution bf16"].status == "skip"
+
+
+JIT = ("libcudnn.so.9", "libcudnn_engines_runtime_compiled.so.9", "libcudnn_graph.so.9")
+
+
+def test_a_jit_copy_is_known_by_its_few_libraries() -> None:
+    matrix = load(None)
+    copy = Copy(folder="/c", shim="libcudnn.so.9", libraries=JIT, version="9.14.0", cuda="12")
+    assert flavour_of(matrix, copy) == "jit"
+    full = (*JIT, "libcudnn_ops.so.9")
+    assert flavour_of(matrix, msgspec.structs.replace(copy, libraries=full)) == "full"
+
+
+@pytest.mark.parametrize(("exact", "status"), [(True, "fail"), (False, "pass")])
+def test_a_library_that_the_release_does_not_ship_is_of_another(exact: bool, status: str) -> None:
+    copy = Copy(
+        folder="/c", shim="libcudnn.so.9", libraries=(*JIT, "libcudnn_ext.so.9"), version="9.14.0"
+    )
+    graph = "libcudnn_graph.so.9"
+    entry = Library(path=f"/c/{graph}", real=f"/c/{graph}", soname=graph, version="9.14.0")
+    steps = {s.step: s for s in files.judge(copy, (entry,), JIT, exact=exact)}
+    assert steps["one release"].status == status
+    assert ("libcudnn_ext.so.9 is no part of 9.14.0" in steps["one release"].detail) is exact

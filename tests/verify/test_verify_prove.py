@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from cudnn_doctor.cli.verify import _exit_code
 from cudnn_doctor.matrix.load import load
 from cudnn_doctor.report.style import Style
 from cudnn_doctor.report.verify import as_text
 from cudnn_doctor.verify import ladder, probes
-from cudnn_doctor.verify.model import Copy, Death, Level, Rung, StepResult, Verdict
-from cudnn_doctor.verify.prove import judge_rungs, known_faults
+from cudnn_doctor.verify.model import (
+    Copy,
+    Death,
+    KnownFault,
+    Level,
+    Rung,
+    StepResult,
+    Verdict,
+)
+from cudnn_doctor.verify.parent import Outcome
+from cudnn_doctor.verify.prove import _persist, judge_rungs, known_faults
 
 COPY = Copy(
     folder="/opt/cudnn/lib", shim="libcudnn.so.9", version="9.14.0", cuda="13",
@@ -127,3 +137,38 @@ def test_the_report_is_as_written_here() -> None:
 def test_no_line_of_the_report_is_wider_than_a_terminal() -> None:
     for verbose in (False, True):
         assert max(map(len, as_text([verdict()], PLAIN, verbose=verbose).splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("found", "listed", "failed", "ran", "code"),
+    [
+        ("has not", True, False, "pass", 0),
+        ("has", True, False, "pass", 1),
+        ("has", True, True, "pass", 6),
+        ("has", False, False, "pass", 0),  # (not listed: its rung has failed by it)
+        ("not run", True, False, "skip", 3),
+    ],
+)
+def test_the_exit_code_tells_a_known_fault_from_a_failure(
+    found: str, listed: bool, failed: bool, ran: str, code: int
+) -> None:
+    fault = KnownFault(issue="i", title="t", listed=listed, found=found)  # type: ignore[arg-type]
+    rungs = tuple(Rung(name=n, status=ran) for n in ("initialise", "convolve"))  # type: ignore[arg-type]
+    one = Verdict(copy=COPY, known=(fault,), failed=failed, rungs=rungs)
+    assert int(_exit_code([one])) == code
+
+
+def test_work_goes_on_in_a_new_child_after_the_context_was_lost() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def child(done: tuple[str, ...]) -> Outcome:
+        asked.append(done)
+        number = len(asked)
+        step = StepResult(rung="convolve", step=f"step {number}", status="fail")
+        return Outcome((step,), {"lost": True} if number < 3 else {}, None)
+
+    work = _persist(child)
+    assert [s.step for s in work.steps] == ["step 1", "step 2", "step 3"]
+    assert asked[2] == ("convolve: step 1", "convolve: step 2")
+    assert not work.deaths
+    assert "lost" not in work.facts
