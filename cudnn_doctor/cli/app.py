@@ -27,17 +27,23 @@ class Commands(LazyGroup):
         "verify": Place("verify", "verify"),
         "report": Place("report", "report"),
         "install": Place("install", "install"),
-        "list": Place("installed", "list_"),
-        "use": Place("installed", "use"),
-        "uninstall": Place("installed", "uninstall"),
-        "rollback": Place("installed", "rollback"),
-        "repair": Place("installed", "repair"),
-        "download": Place("downloads", "download"),
+        "list": Place("installed", "list_", ("cudnn-doctor list", "cudnn-doctor list --json")),
+        "use": Place("installed", "use", ("cudnn-doctor use 9.10.2 --prefix /opt/cudnn",)),
+        "uninstall": Place(
+            "installed",
+            "uninstall",
+            ("cudnn-doctor uninstall 9.10.2 --dry-run", "cudnn-doctor uninstall 9.10.2 --yes"),
+        ),
+        "rollback": Place("installed", "rollback", ("cudnn-doctor rollback --dry-run",)),
+        "repair": Place("installed", "repair", ("cudnn-doctor repair --dry-run",)),
+        "download": Place(
+            "downloads", "download", ("cudnn-doctor download --version 9.10.2 --cuda 12 --dest .",)
+        ),
         "cache": Place("downloads", "cache"),
         "matrix": Place("matrix", "app"),
         "explain": Place("explain", "explain"),
         "fix": Place("fix", "fix"),
-        "run": Place("run", "run", {"allow_extra_args": True, "ignore_unknown_options": False}),
+        "run": Place("run", "run", (), {"allow_extra_args": True, "ignore_unknown_options": False}),
     }
 
 

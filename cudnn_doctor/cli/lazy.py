@@ -15,7 +15,14 @@ class Place(NamedTuple):
 
     module: str
     attribute: str
+    examples: tuple[str, ...] = ()
+    """Of a command whose module has no EPILOG of its own."""
     context_settings: dict[str, Any] | None = None
+
+
+def examples(*lines: str) -> str:
+    """The end of a help text."""
+    return "[bold]Examples[/bold]\n\n" + "\n".join(f"  {line}" for line in lines) + "\n"
 
 
 class LazyGroup(typer.core.TyperGroup):
@@ -47,7 +54,7 @@ def _build(name: str, place: Place) -> Any:
         command = typer.main.get_group(found)
     else:
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        epilog = getattr(module, "EPILOG", None)
+        epilog = examples(*place.examples) if place.examples else getattr(module, "EPILOG", None)
         alone.command(name, epilog=epilog, context_settings=place.context_settings)(found)
         command = typer.main.get_command(alone)
     command.name = name

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cudnn_doctor.cli.lazy import examples
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 app = typer.Typer(help="Read, check and update the compatibility matrix.", no_args_is_help=True)
@@ -17,7 +18,7 @@ MatrixOption = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=examples("cudnn-doctor matrix show", "cudnn-doctor matrix show 9.10.2 --json"))
 def show(
     version: Annotated[
         str | None, typer.Argument(metavar="[VERSION]", help="One release in full, 9.10.2.")
@@ -44,7 +45,9 @@ def show(
         typer.echo(full(facts, found) if found else overview(facts))
 
 
-@app.command()
+@app.command(
+    epilog=examples("cudnn-doctor matrix validate", "cudnn-doctor matrix validate my_matrix.yaml")
+)
 def validate(
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="Default: the matrix in use.")
@@ -64,7 +67,7 @@ def validate(
     typer.echo(f"{path}: no mistakes")
 
 
-@app.command(name="compile")
+@app.command(name="compile", epilog=examples("cudnn-doctor matrix compile my_matrix.yaml"))
 def compile_(
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="Default: the matrix in use.")
@@ -79,7 +82,9 @@ def compile_(
     typer.echo(compile_matrix(Path(file) if file else chosen_path()))
 
 
-@app.command()
+@app.command(
+    epilog=examples("cudnn-doctor matrix update redistrib_9.29.0.json --output my_matrix.yaml")
+)
 def update(
     source: Annotated[
         str,
@@ -124,7 +129,12 @@ def update(
     typer.echo(f"written: {target} (use it with --matrix or CUDNN_DOCTOR_MATRIX)")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "cudnn-doctor matrix inspect nvidia_cudnn_cu12.whl",
+        "cudnn-doctor matrix inspect /usr/lib/x86_64-linux-gnu --json",
+    )
+)
 def inspect(
     path: Annotated[
         str, typer.Argument(metavar="PATH", help="A wheel, an archive or an unpacked folder.")
