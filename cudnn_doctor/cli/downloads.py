@@ -79,12 +79,19 @@ def cache_list(as_json: ap.AsJson = False) -> None:
 
 @cache.command("clear")
 def cache_clear() -> None:
-    """Remove all cached files, finished or not."""
+    """Remove all cached files, finished or not, and what was set aside for a rollback."""
     from cudnn_doctor.install.download import cached_files
+    from cudnn_doctor.install.files import finish_remove_folder
+    from cudnn_doctor.install.folders import discard
+    from cudnn_doctor.install.plan import RemoveFolder
+    from cudnn_doctor.install.receipts import set_aside
     from cudnn_doctor.install.state import exclusive, locate
 
     with exclusive(locate()):
-        files = cached_files(locate())
-        for path, _ in files:
-            path.unlink(missing_ok=True)
-    typer.echo(f"Removed {len(files)} files, {sum(size for _, size in files):,} bytes.")
+        files, aside = cached_files(locate()), set_aside(locate())
+        for path, _ in (*files, *aside):
+            discard(str(path))
+        for path, _ in aside:
+            finish_remove_folder(RemoveFolder(path=str(path.parent)))
+    freed = sum(size for _, size in (*files, *aside))
+    typer.echo(f"Removed {len(files)} files and {len(aside)} folders, {freed:,} bytes.")

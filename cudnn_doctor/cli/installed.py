@@ -15,11 +15,12 @@ Name = Annotated[str, typer.Argument(help="9.10.2-cuda12, or 9.10.2 where that i
 
 def list_(prefix: ap.Prefix = None, as_json: ap.AsJson = False) -> None:
     """List what this tool installed, and the receipts of what it did."""
-    from cudnn_doctor.install.receipts import installed, receipts
+    from cudnn_doctor.install.receipts import installed, receipts, set_aside
     from cudnn_doctor.install.state import locate
 
     entries = installed(locate(), prefix)
     done = receipts(locate())
+    aside = set_aside(locate(), prefix)
     if as_json:
         changes = [
             {
@@ -32,13 +33,17 @@ def list_(prefix: ap.Prefix = None, as_json: ap.AsJson = False) -> None:
             for r in done
         ]
         installed_now = [entry._asdict() for entry in entries]
-        typer.echo(json.dumps({"schema": 1, "installed": installed_now, "changes": changes}))
+        kept = [{"path": str(path), "bytes": size} for path, size in aside]
+        found = {"installed": installed_now, "changes": changes, "set_aside": kept}
+        typer.echo(json.dumps({"schema": 1, **found}))
         return
     for entry in entries:
         mark = "*" if entry.current else " "
         typer.echo(f"{mark} {entry.name:20} {entry.method:8} {entry.target}")
     if not entries:
         typer.echo("Nothing is installed by cudnn-doctor.")
+    for path, size in aside:
+        typer.echo(f"  {path}: kept for a rollback, {size:,} bytes (`cache clear` frees them)")
     if done:
         typer.echo("\nChanges, oldest first (take the newest back with cudnn-doctor rollback)")
     for receipt in done:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import files, guard
+from cudnn_doctor.install import files, folders, guard
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import (
     AnyStep,
@@ -67,8 +67,8 @@ def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = Fals
 def recover(state: State, progress: Progress) -> bool:
     """Finish or undo what a killed run left; True when there was something. Needs the lock."""
     for stale in state.folder.glob("journal.*"):
-        files.discard(str(stale))
-    if not state.journal.is_dir():
+        folders.discard(str(stale))
+    if not Journal.exists(state):
         return False
     journal = Journal.open(state.journal)
     if journal.committed:
@@ -81,7 +81,13 @@ def recover(state: State, progress: Progress) -> bool:
 
 
 def _finish(journal: Journal, state: State) -> Path:
-    for number, step in enumerate(journal.plan.steps):
+    plan = journal.plan
+    if plan.method == "tarball" and not plan.undoes:
+        own = {files.aside(step) for step in plan.steps if isinstance(step, RemoveTree)}
+        for old in files.kept(plan.target):
+            if str(old) not in own:
+                folders.discard(str(old))
+    for number, step in enumerate(plan.steps):
         if isinstance(step, RemoveTree):
             files.finish_remove_tree(step)
         elif isinstance(step, GuardPackages):
@@ -187,10 +193,10 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
 
 def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
     if isinstance(step, Unpack):
-        files.discard(step.staging)
+        folders.discard(step.staging)
     elif isinstance(step, FromIndex):
-        files.discard(step.staging)
-        files.discard(f"{step.staging}.index")
+        folders.discard(step.staging)
+        folders.discard(f"{step.staging}.index")
     elif isinstance(step, Run):
         for argv in step.undo:
             _run(Run(argv=argv, environ=step.environ, may_fail=step.may_fail), progress)

@@ -13,6 +13,8 @@ import shutil
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import folders
+from cudnn_doctor.install.folders import discard
 from cudnn_doctor.install.plan import (
     AnyStep,
     FetchKey,
@@ -26,6 +28,7 @@ from cudnn_doctor.install.plan import (
     WriteFile,
 )
 
+_REMOVED, _KEPT = ".cudnn-doctor-removed", ".cudnn-doctor-kept"
 _OLD_FILE, _OLD_LINK, _MADE = "old", "link", "made"
 
 
@@ -84,53 +87,55 @@ def move_tree(step: MoveTree, saved: Path) -> None:
             exit_code=ExitCode.NOTHING_CHANGED,
         )
     try:
-        os.rename(step.source, step.target)
+        folders.move(step.source, step.target, saved)
     except OSError as error:
         raise failed("cannot move the new version into place", step.target, error) from error
 
 
 def unmove_tree(step: MoveTree, saved: Path) -> None:
-    if os.path.lexists(step.target) and not os.path.lexists(step.source):
-        os.rename(step.target, step.source)
+    folders.move_back(step.source, step.target, saved)
 
 
-def _aside(path: str) -> str:
-    folder, name = os.path.split(path.rstrip("/"))
-    return os.path.join(folder, f".{name}.cudnn-doctor-removed")
+def aside(step: RemoveTree) -> str:
+    """Where a folder goes that is taken away."""
+    folder, name = os.path.split(step.path.rstrip("/"))
+    return os.path.join(folder, f".{name}{_KEPT if step.keep else _REMOVED}")
+
+
+def kept(prefix: str) -> list[Path]:
+    """Folders that were set aside in a prefix for a rollback."""
+    return sorted(Path(prefix).glob(f".*{_KEPT}"))
 
 
 def remove_tree(step: RemoveTree, saved: Path) -> None:
-    if not os.path.lexists(step.path):
-        return
     try:
-        discard(_aside(step.path))
-        os.rename(step.path, _aside(step.path))
+        if os.path.isdir(step.path) and not os.path.islink(step.path):
+            discard(aside(step))
+            folders.move(step.path, aside(step), saved)
+        elif os.path.lexists(step.path):
+            _keep(step.path, saved)
+            os.unlink(step.path)
     except OSError as error:
         raise failed("cannot remove", step.path, error) from error
 
 
 def unremove_tree(step: RemoveTree, saved: Path) -> None:
-    if os.path.lexists(_aside(step.path)) and not os.path.lexists(step.path):
-        os.rename(_aside(step.path), step.path)
+    if _holds_old(saved):
+        restore(step, saved)
+    else:
+        folders.move_back(step.path, aside(step), saved)
 
 
 def finish_remove_tree(step: RemoveTree) -> None:
-    """After the commit: what was put aside goes for good."""
-    discard(_aside(step.path))
+    """After the commit: what was put aside goes for good, unless it is kept for a rollback."""
+    if not step.keep:
+        discard(aside(step))
 
 
 def finish_remove_folder(step: RemoveFolder) -> None:
     """After the commit: an empty folder goes, one with somebody's files stays."""
     with contextlib.suppress(OSError):
         os.rmdir(step.path)
-
-
-def discard(path: str) -> None:
-    """Delete a file, link or folder, whatever it is; absent is fine."""
-    if os.path.islink(path) or os.path.isfile(path):
-        os.unlink(path)
-    else:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 # -- files and links
@@ -162,10 +167,15 @@ def switch_link(step: SwitchLink, saved: Path) -> None:
         raise failed("cannot switch the link", step.path, error) from error
 
 
-def restore(step: WriteFile | SwitchLink | FetchKey, saved: Path) -> None:
+def _holds_old(saved: Path) -> bool:
+    return os.path.lexists(saved / _OLD_LINK) or (saved / _OLD_FILE).is_file()
+
+
+def restore(step: WriteFile | SwitchLink | FetchKey | RemoveTree, saved: Path) -> None:
     """Undo of all that put one file or link in place: what stood there comes back, or nothing."""
     if not saved.is_dir():
         return  # killed before anything was changed
+    discard(_fresh(step.path))
     link, old = saved / _OLD_LINK, saved / _OLD_FILE
     if link.is_symlink():
         _replace_link(step.path, os.readlink(link))
@@ -187,8 +197,12 @@ def _keep(path: str, saved: Path) -> None:
     fresh.rename(saved)
 
 
+def _fresh(path: str) -> str:
+    return f"{path}.cudnn-doctor-new"
+
+
 def _replace_file(path: str, data: bytes, mode: int) -> None:
-    fresh = f"{path}.cudnn-doctor-new"
+    fresh = _fresh(path)
     discard(fresh)
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
@@ -200,13 +214,15 @@ def _replace_file(path: str, data: bytes, mode: int) -> None:
 
 
 def _replace_link(path: str, target: str) -> None:
-    fresh = f"{path}.cudnn-doctor-new"
+    fresh = _fresh(path)
     discard(fresh)
     os.symlink(target, fresh)
     os.replace(fresh, path)
 
 
-def inverse(step: AnyStep, saved: Path) -> list[AnyStep]:
+def inverse(  # noqa: PLR0911
+    step: AnyStep, saved: Path
+) -> list[AnyStep]:
     """The steps that take a finished one back later (``rollback``)."""
     if isinstance(step, MakeFolder):
         record = saved / _MADE
@@ -223,9 +239,22 @@ def inverse(step: AnyStep, saved: Path) -> list[AnyStep]:
             Run(title=" ".join(argv), argv=argv, environ=step.environ, may_fail=step.may_fail)
             for argv in step.undo
         ]
-    if isinstance(step, WriteFile | SwitchLink | FetchKey):
+    if isinstance(step, RemoveFolder | RemoveTree):
+        return _inverse_of_removal(step, saved)
+    if not isinstance(step, WriteFile | SwitchLink | FetchKey):
+        return []
+    return [_inverse_of_write(step.path, saved)]
+
+
+def _inverse_of_removal(step: RemoveFolder | RemoveTree, saved: Path) -> list[AnyStep]:
+    if isinstance(step, RemoveFolder):
+        there = os.path.isdir(step.path)
+        return [] if there else [MakeFolder(title=f"create {step.path}", path=step.path)]
+    if _holds_old(saved):
         return [_inverse_of_write(step.path, saved)]
-    return []
+    if not os.path.lexists(aside(step)):
+        return []
+    return [MoveTree(title=f"restore {step.path}", source=aside(step), target=step.path)]
 
 
 def _inverse_of_write(path: str, saved: Path) -> AnyStep:

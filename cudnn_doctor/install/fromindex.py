@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import files, manifest
+from cudnn_doctor.install import files, folders, manifest
 from cudnn_doctor.install.plan import FromIndex
 from cudnn_doctor.install.sink import complete_links
 from cudnn_doctor.install.state import held
@@ -105,7 +105,7 @@ def _lay_out(index: Path, staging: Path) -> None:
     staging.mkdir(mode=0o755)
     for name in ("include", "lib"):
         (home / name).rename(staging / name)
-        files.discard(str(staging / name / "__init__.py"))
+        folders.discard(str(staging / name / "__init__.py"))
     for licence in sorted(index.glob("*.dist-info/**/License.txt"))[:1]:
         licence.rename(staging / "LICENSE")
     complete_links(staging / "lib")

@@ -82,9 +82,12 @@ class MoveTree(Step, frozen=True, kw_only=True):
 
 
 class RemoveTree(Step, frozen=True, kw_only=True):
-    """Take a folder or file away (kept aside until the plan is committed and its receipt gone)."""
+    """Take a folder, file or link away. Files and links stay in the receipt, for a rollback."""
 
     path: str
+    keep: bool = False
+    """A folder stays aside, hidden beside its place, for a rollback: until the next change of the
+    plan's target or ``cache clear``."""
 
 
 class RemoveFolder(Step, frozen=True, kw_only=True):

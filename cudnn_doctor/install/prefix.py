@@ -52,7 +52,8 @@ def versions(prefix: str) -> list[str]:
         names = sorted(os.listdir(prefix))
     except OSError:
         return []
-    return [n for n in names if "-cuda" in n and os.path.isfile(f"{prefix}/{n}/{manifest.NAME}")]
+    shown = [n for n in names if "-cuda" in n and not n.startswith(".")]
+    return [n for n in shown if os.path.isfile(f"{prefix}/{n}/{manifest.NAME}")]
 
 
 def current(prefix: str) -> str | None:

@@ -113,11 +113,11 @@ def plan_rollback(state: State, wanted: str | None = None) -> Plan:
 
 def _taken_back(receipt: Receipt, action: str) -> Plan:
     plan = receipt.plan
-    passing = {step.path for step in plan.steps if isinstance(step, WriteFile)}
     for step in plan.steps:
-        if isinstance(step, RemoveTree) and step.path not in passing:
+        if isinstance(step, RemoveTree) and step.keep and not os.path.lexists(files.aside(step)):
             raise DoctorError(
-                f"that {plan.action} removed {step.path}, which is gone for good",
+                f"that {plan.action} removed {step.path}, which a later change or `cache clear` "
+                "took for good",
                 next_step=f"bring it back with `cudnn-doctor install --version {plan.version}`",
                 exit_code=ExitCode.NOTHING_CHANGED,
             )
@@ -174,11 +174,24 @@ def plan_uninstall(state: State, entry: Installed) -> Plan:
         newest = max(others, key=_number)
         steps += prefixes.only_changes([*prefixes.make_current(prefix, newest, ldconfig=told)])
     module = prefixes.module_of(prefix, name)
-    steps.append(RemoveTree(title=f"remove {prefix}/{name}", path=f"{prefix}/{name}"))
+    steps.append(_set_aside(f"{prefix}/{name}"))
     steps.append(RemoveTree(title=f"remove {module}", path=module))
     if not others:
         steps += prefixes.make_none_current(prefix, ldconfig=told)
     return _prefix_plan("uninstall", entry, steps)
+
+
+def _set_aside(folder: str) -> RemoveTree:
+    title = f"set {folder} aside (until the next change here, or `cache clear`)"
+    return RemoveTree(title=title, path=folder, keep=True)
+
+
+def set_aside(state: State, prefix: str | None = None) -> list[tuple[Path, int]]:
+    """Folders kept for a rollback, with the bytes in them."""
+    targets = [r.plan.target for r in receipts(state) if r.plan.method == "tarball"]
+    places = [prefix] if prefix else [prefixes.default(), *targets]
+    found = [path for place in dict.fromkeys(places) for path in files.kept(place)]
+    return [(path, sum(p.lstat().st_size for p in path.rglob("*"))) for path in found]
 
 
 def plan_repair(state: State, entry: Installed, damage: list[str]) -> Plan:
@@ -195,7 +208,7 @@ def plan_repair(state: State, entry: Installed, damage: list[str]) -> Plan:
     steps: list[AnyStep] = []
     for step in receipt.plan.steps:
         if isinstance(step, MoveTree) and step.target == final:
-            steps += [RemoveTree(title=f"take the damaged {final} away", path=final), step]
+            steps += [_set_aside(final), step]
             break
         if not isinstance(step, RemoveTree):
             steps.append(step)

@@ -110,7 +110,29 @@ def test_uninstall_switches_to_what_is_left_then_leaves_nothing(
     assert os.readlink(prefix / "current") == "9.1.0-cuda12"
     assert not (prefix / "9.10.2-cuda12").exists()
     cli("uninstall", "9.1.0-cuda12", "--prefix", prefix, "--yes")
+    assert [path.name for path in prefix.iterdir()] == [".9.1.0-cuda12.cudnn-doctor-kept"]
+    assert "kept for a rollback" in cli("list").stdout
+    cli("cache", "clear")
     assert not prefix.exists()
+    assert "took for good" in cli("rollback", "--yes", code=5).stderr
+
+
+def test_an_uninstall_is_taken_back_exactly(install, cli: Cli, tmp_path: Path) -> None:
+    install("9.10.2")
+    before = tree(tmp_path / "p")
+    cli("uninstall", "9.10.2", "--prefix", tmp_path / "p", "--yes")
+    cli("rollback", "--yes")
+    assert tree(tmp_path / "p") == before
+
+
+def test_a_repair_is_taken_back_exactly(install, cli: Cli, tmp_path: Path) -> None:
+    install("9.10.2")
+    (tmp_path / "p/9.10.2-cuda12/include/cudnn.h").write_text("damage")
+    before = tree(tmp_path / "p")
+    cli("repair", "--prefix", tmp_path / "p", "--yes")
+    assert tree(tmp_path / "p") != before
+    cli("rollback", "--yes")
+    assert tree(tmp_path / "p") == before
 
 
 def test_files_of_others_stay(install, cli: Cli, tmp_path: Path) -> None:
@@ -123,6 +145,7 @@ def test_files_of_others_stay(install, cli: Cli, tmp_path: Path) -> None:
     assert tree(prefix) == before
     install("9.1.0")
     cli("uninstall", "9.1.0", "--prefix", prefix, "--yes")
+    cli("cache", "clear")
     assert tree(prefix) == before
 
 
@@ -142,6 +165,7 @@ def test_repair_brings_damaged_files_back(install, cli: Cli, tmp_path: Path) -> 
     assert "damaged" in install("9.10.2", code=5).stderr
     done = cli("repair", "--yes", "--prefix", tmp_path / "p")
     assert "libcudnn_graph.so.9.10.2 was changed" in done.stdout
+    cli("cache", "clear")
     assert tree(tmp_path / "p") == before
     assert "Nothing is unfinished" in cli("repair", "--yes", "--prefix", tmp_path / "p").stdout
 
