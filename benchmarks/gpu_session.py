@@ -220,8 +220,9 @@ def rest(found: dict[str, Path]) -> Iterator[Step]:
         yield "compare", [*CLI, *lib, *other], {}
     tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", str(ROOT / "tests/verify")]
     yield "pytest", [*tests, "-p", "no:cacheprovider"], {}
-    newest = str(found.get("third", found["wheel"]))
-    yield "full", [*CLI, "--lib", newest, *SEED, "--full", "--json"], {}
+    for name in ("third", "wheel"):
+        if name in found:
+            yield f"full-{name}", [*CLI, "--lib", str(found[name]), *SEED, "--full", "--json"], {}
 
 
 _AGAIN = (
@@ -316,8 +317,8 @@ def main() -> None:
             break
         if not chosen or any(step[0].startswith(prefix) for prefix in chosen):
             run(work, step)
-    with tarfile.open(out / "verify.tar.gz", "w:gz") as tar:
-        tar.add(work, arcname="verify")
+            with tarfile.open(out / "verify.tar.gz", "w:gz") as tar:  # each time: it may be cut off
+                tar.add(work, arcname="verify")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ def copies(found: dict[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for name, level, key in (
         *((copy, level, f"{level}-{copy}") for copy in COPIES for level in ("quick", "default")),
-        ("newest", "full", "full"),
+        ("wheel", "full", "full-wheel"),
+        ("third", "full", "full-third"),
         ("wheel", "default, references by CuPy", "cupy-wheel"),
         ("wheel", "quick, no NumPy", "plain-wheel"),
     ):

@@ -62,7 +62,7 @@ def convolve_steps(level: Level, flavour: str = "full") -> Iterator[Step]:
                     partial(run_fused, kind=kind, choice=choice),
                 )
     yield Step("3x3 fp8 nhwc forward", partial(fused.run_fp8, shape=workloads.FUSED))
-    yield from (Step(name, run) for name, run in probes.steps())
+    yield from (Step(name, run) for name, run in probes.steps(full=level == "full"))
 
 
 def run_fused(lab: Any, kind: str, choice: Any) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 from cudnn_doctor.verify import bounds, convolve, formats, references
 from cudnn_doctor.verify.binding import cnn
-from cudnn_doctor.verify.binding.graph import Graph, Window, row_major
+from cudnn_doctor.verify.binding.enums import DataType
+from cudnn_doctor.verify.binding.graph import Graph, Pointwise, Tensor, Window, row_major
 from cudnn_doctor.verify.binding.status import CudnnError
 from cudnn_doctor.verify.cuda import Buffer, CudaError
 from cudnn_doctor.verify.formats import FORMATS
-from cudnn_doctor.verify.fused import any_engine, first_plan
+from cudnn_doctor.verify.fused import Bound, any_engine, execute, first_plan
 from cudnn_doctor.verify.lab import Lab, Unsupported, run_twice
 from cudnn_doctor.verify.workloads import Convolution
 
@@ -27,6 +28,8 @@ PREFIX = "known fault "
 class Probe(NamedTuple):
     issue: str
     run: Callable[[Lab], dict[str, Any]]
+    full: bool = False
+    """Left to ``--full``."""
 
 
 class Huge(NamedTuple):
@@ -154,23 +157,64 @@ def depthwise_sequence(lab: Lab, kind: str = "fp16") -> dict[str, Any]:
     }
 
 
+_GEMM, _GAP = (256, 192, 128), 64
+"""Rows, columns and depth; elements between the end of a row and the next."""
+
+
+def unpacked_gemm(lab: Lab, kind: str = "fp16") -> dict[str, Any]:
+    """ReLU(A B) on engine 11, rows of all matrices farther apart than they are long."""
+    convolve.require(lab, kind)
+    xp, form = lab.xp, FORMATS[kind]
+    m, n, k = _GEMM
+    a = lab.operand(lab.random("gemm/a", (1, m, k + _GAP)), form)
+    b = lab.operand(lab.random("gemm/b", (1, k, n + _GAP)), form)
+    graph = Graph(lab.cudnn)
+
+    def matrix(rows: int, columns: int, *, virtual: bool = False) -> Tensor:
+        wide = columns if virtual else columns + _GAP
+        dtype = DataType.FLOAT if virtual else form.dtype
+        return graph.tensor(dtype, (1, rows, columns), (rows * wide, wide, 1), virtual=virtual)
+
+    ta, tb, ty = matrix(m, k), matrix(k, n), matrix(m, n)
+    product = graph.matmul(ta, tb, matrix(m, n, virtual=True))
+    graph.pointwise(Pointwise.RELU_FWD, product, ty)
+    plan = first_plan(lab.cudnn, graph, lambda engine: engine.number == 11)
+    dims = (1, m, n + _GAP)
+    y = lab.output(dims, form)
+    pointers = {ta.uid: a.pointer, tb.uid: b.pointer, ty.uid: y.pointer}
+    contents, same = execute(lab, Bound(graph, pointers, {"y": y}, (a, b)), plan)
+    left, right = a.exact[..., :k], b.exact[..., :n]
+    exact = xp.maximum(left @ right, 0.0)
+    bound = bounds.sum_bound(
+        exact, xp.sqrt(left**2 @ right**2), terms=k, arithmetic=form, stored=form
+    )
+    compared = lab.check(lab.decode(contents["y"], dims, form)[..., :n], exact, bound)
+    return {
+        "engine": plan.engine.label,
+        "worst": round(compared.worst, 4),
+        "elements": compared.elements,
+        "repeatable": same,
+    }
+
+
 PROBES = (
     Probe("conv3d-lowprec", huge_convolution),
     Probe("depthwise-sequence", depthwise_sequence),
+    Probe("gemm-engine11", unpacked_gemm, full=True),
 )
 
 
-def steps() -> Iterator[tuple[str, Callable[[Lab], dict[str, Any]]]]:
+def steps(*, full: bool = True) -> Iterator[tuple[str, Callable[[Lab], dict[str, Any]]]]:
     """Names and work, for the ladder."""
-    return ((PREFIX + probe.issue, partial(_try, probe)) for probe in PROBES)
+    return ((PREFIX + p.issue, partial(_try, p)) for p in PROBES if full or not p.full)
 
 
 def _try(probe: Probe, lab: Lab) -> dict[str, Any]:
-    """A refusal or want of memory says nothing of the fault."""
+    """A refusal (by parameter too) or want of memory says nothing of the fault."""
     try:
         return probe.run(lab)
     except CudnnError as error:
-        if error.unsupported:
+        if error.unsupported or "BAD_PARAM" in error.name:
             raise Unsupported(str(error)) from error
         raise
     except CudaError as error:

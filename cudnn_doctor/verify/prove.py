@@ -202,7 +202,11 @@ def judge_rungs(
 def _said(issue: str, step: StepResult | None) -> dict[str, Any]:
     if step is None:
         probed = any(probe.issue == issue for probe in PROBES)
-        why = "its probe was not reached, or is not part of --quick" if probed else "no probe of it"
+        why = (
+            "its probe was not reached, or is not part of this level"
+            if probed
+            else "no probe of it"
+        )
         return {"found": "not run", "why": why}
     if step.status == "pass":
         return {"found": "has not"}
