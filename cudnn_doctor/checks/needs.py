@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from cudnn_doctor.checks import remedies
 from cudnn_doctor.checks.context import Context, distribution, file_of, folder_of
 from cudnn_doctor.checks.cuda import wheel_of
@@ -40,6 +42,54 @@ def framework_lacks_libraries(context: Context) -> Iterator[Finding]:
             yield _finding(context, framework, missing)
 
 
+@rule("other-cuda-lib-missing", "frameworks")
+def opens_cublas_by_name(context: Context) -> Iterator[Finding]:
+    """CTranslate2 opens cuBLAS by name: only the loader's own path counts, not its environment."""
+    if context.machine.partial or context.machine.loader.cache is None:
+        raise Skip("which libraries the loader finds is not known")
+    for framework in context.machine.frameworks:
+        need = context.need(framework) if framework.name == "ctranslate2" else None
+        if need is None or need.cuda_major is None:
+            continue
+        name = f"libcublas.so.{need.cuda_major}"
+        if name in _on_path(context):
+            continue
+        beside_torch = any(  # which maps it, where a program imports both
+            other.name == "torch" and other.environment == framework.environment
+            for other in context.machine.frameworks
+        )
+        finding = _finding(context, framework, [name])
+        inside = [
+            library.path
+            for library in context.by_name.get(name, ())
+            if library.path.startswith(f"{framework.environment}/")
+        ]
+        cure = (remedies.with_folder(folder_of(inside[0])),) if inside else finding.remedies
+        yield msgspec.structs.replace(
+            finding,
+            severity="error" if context.machine.gpus and not beside_torch else "info",
+            title=f"{framework.name} {framework.version} opens {name}: not on the loader's path",
+            seen=(
+                Evidence(what=f"{name}: not on the loader's path", how="opened by name"),
+                *(Evidence(what="there, and not looked at", where=path) for path in inside[:2]),
+            ),
+            why="work on the GPU ends with 'Library libcublas is not found or cannot be loaded'.",
+            remedies=cure,
+        )
+
+
+def _on_path(context: Context) -> set[str]:
+    """Names that the loader finds without any help of the program."""
+    loader = context.machine.loader
+    places = {*context.search_path, *loader.default_folders, *loader.conf_folders}
+    there = {entry.soname for entry in loader.cache or ()}
+    return there | {
+        file_of(library.path)
+        for library in context.machine.libraries
+        if folder_of(library.path) in places and library.status != "dangling"
+    }
+
+
 def _missing(context: Context, framework: Framework) -> list[str]:
     """Needed names of which no file is in the environment or on the loader's path."""
     objects = [context.libraries[path] for path in framework.binaries if path in context.libraries]
@@ -47,13 +97,10 @@ def _missing(context: Context, framework: Framework) -> list[str]:
     wanted = [name for name in needed if name.partition(".so")[0] in _STEMS]
     if not wanted:
         return []
-    loader = context.machine.loader
-    places = {*context.search_path, *loader.default_folders, *loader.conf_folders}
-    there = {entry.soname for entry in loader.cache or ()}
-    there |= {
+    there = _on_path(context) | {
         file_of(library.path)
         for library in context.machine.libraries
-        if library.path.startswith(f"{framework.environment}/") or folder_of(library.path) in places
+        if library.path.startswith(f"{framework.environment}/")
     }
     return [name for name in wanted if name not in there]
 

@@ -13,6 +13,7 @@ from check_builders import (
     cudnn_libraries,
     finding,
     healthy,
+    judge,
     plain_library,
     problems,
 )
@@ -93,3 +94,18 @@ def test_a_build_that_tells_only_the_major_takes_the_minor_from_the_matrix() -> 
     machine = framework(described, cudnn_built="9", pins=(), binaries=())
     ids = [f for f in problems(machine) if "older" in f or "shadow" in f]
     assert ids == ["cudnn-older-than-framework-build"]
+
+
+@pytest.mark.parametrize("on_path", [False, True])
+def test_ctranslate2_opens_cublas_by_name(on_path: bool) -> None:
+    machine = framework(
+        healthy(), name="ctranslate2", distribution="ctranslate2", version="4.8.0", binaries=()
+    )
+    path = f"{SITE}/nvidia/cublas/lib" if on_path else ""
+    machine = replace(machine, environ={"LD_LIBRARY_PATH": path})
+    found = [f for f in judge(machine).findings if "opens libcublas.so.12" in f.title]
+    assert [f.severity for f in found] == ([] if on_path else ["error"])
+    for one in found:
+        assert f"{SITE}/nvidia/cublas/lib" in one.remedies[0].commands[0]
+    quiet = [f for f in judge(replace(machine, gpus=())).findings if "opens" in f.title]
+    assert all(f.severity == "info" for f in quiet)
