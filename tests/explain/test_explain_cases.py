@@ -112,29 +112,8 @@ TRAPS = {
 """What the case warns of: the remedies must not say it."""
 NO_COMMAND = {"nnunet-mig-uuid-as-ordinal", "tf-register-factory-noise"}
 """The wanted remedy names the user's own program, or is to do nothing."""
-FILLER = set(
-    [
-        "pip",
-        "install",
-        "or",
-        "to",
-        "the",
-        "in",
-        "of",
-        "from",
-        "a",
-        "an",
-        "and",
-        "python",
-        "&&",
-        "#",
-        "then",
-        "with",
-        "only",
-        "by",
-        "for",
-    ]
-)
+FILLER = {"pip", "install", "or", "to", "the", "in", "of", "from", "a", "an", "and", "python", "&&"}
+FILLER |= {"#", "then", "with", "only", "by", "for"}
 
 
 def _answer(log: str, machine: dict[str, Any] | None) -> tuple[Diagnosis, ...]:

@@ -108,7 +108,8 @@ def space(case: Case) -> None:
         if not ours:
             continue
         where = path[1] if path else ""
-        if tmp is None and told is not None and not where:
+        unknown = tmp is None or tmp.free is None
+        if unknown and told is not None and not where:
             case.vote("tmp-full", 0.85, told[0], culprit=f"{told[1]} (small)", line=seen)
         elif tmp is not None and (tmp.free == 0 or (tmp.free or 1 << 60) < 4 << 30):
             case.vote(
