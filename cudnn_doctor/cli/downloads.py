@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -11,6 +12,14 @@ import typer
 from cudnn_doctor.cli import apply as ap
 from cudnn_doctor.cli import install as inst
 from cudnn_doctor.cli import target_options as opts
+
+
+class DownloadSource(str, Enum):
+    """What is fetched."""
+
+    archive = "archive"
+    wheel = "wheel"
+
 
 cache = typer.Typer(help="See or empty the download cache.", no_args_is_help=True)
 
@@ -27,15 +36,19 @@ def download(
     glibc: opts.Glibc = None,
     no_gpu: opts.NoGpu = False,
     flavour: opts.Flavour = opts.FlavourName.full,
+    source: Annotated[
+        DownloadSource, typer.Option("--source", help="NVIDIA's archive, or the wheel.")
+    ] = DownloadSource.archive,
     mirror: inst.Mirror = None,
     matrix: opts.MatrixFile = None,
     as_json: ap.AsJson = False,
 ) -> None:
-    """Fetch NVIDIA's archive for an offline machine, checked against its SHA-256."""
+    """Fetch NVIDIA's archive, or the wheel, for an offline machine, checked by its SHA-256."""
+    from cudnn_doctor.install import fromindex
     from cudnn_doctor.install.choose import Wish, settle
     from cudnn_doctor.install.download import download_to
     from cudnn_doctor.install.state import exclusive, locate
-    from cudnn_doctor.install.tarball import archive_fetch
+    from cudnn_doctor.install.tarball import archive_fetch, wheel_fetch
     from cudnn_doctor.matrix.load import load
     from cudnn_doctor.report.progress import progress
 
@@ -51,10 +64,17 @@ def download(
         flavour=flavour.value,
         no_gpu=no_gpu,
     )
-    wish = Wish(method="tarball", source="archive", mirrors=tuple(mirror or ()))
+    wish = Wish(method="tarball", source=source.value, mirrors=tuple(mirror or ()))
     request = settle(wish, opts.build_target(options, facts), facts, opts.this_machine)
     with exclusive(locate()):
-        path = download_to(archive_fetch(request, facts), locate(), dest, progress())
+        if source is DownloadSource.archive:
+            path = download_to(archive_fetch(request, facts), locate(), dest, progress())
+        else:
+            wheel, fetch = wheel_fetch(request, facts)
+            if fetch:
+                path = download_to(fetch, locate(), dest, progress())
+            else:
+                path = fromindex.download(wheel, dest)
     if as_json:
         typer.echo(json.dumps({"schema": 1, "file": str(path), "version": request.version}))
     else:

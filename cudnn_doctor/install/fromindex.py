@@ -29,6 +29,10 @@ def installer() -> tuple[str, ...] | None:
     """The command before ``install``: uv's if there is one, else a pip; None without either."""
     if uv := shutil.which("uv"):
         return (uv, "pip")
+    return _pip()
+
+
+def _pip() -> tuple[str, ...] | None:
     if pip := shutil.which("pip3") or shutil.which("pip"):
         return (pip,)
     argv = (sys.executable, "-m", "pip")
@@ -52,15 +56,42 @@ def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
         argv += ["--python-platform", _TARGETS.get(wheel.arch, wheel.arch), "--no-build"]
         argv += ["--python", sys.executable]
     else:
-        tag = wheel.file.removesuffix(".whl").split("-")[-1]
-        argv += [f"--platform={one}" for one in tag.split(".")]
-        argv += ["--only-binary=:all:", "--disable-pip-version-check", "--no-compile"]
+        argv += [*_for_platform(wheel), "--no-compile"]
     return FromIndex(
         title=f"fetch {wheel.package} {wheel.version} with {os.path.basename(command[0])}",
         argv=(*argv, "-r", "/dev/stdin"),
-        requirement=f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}",
+        requirement=_requirement(wheel),
         staging=staging,
     )
+
+
+def _requirement(wheel: Wheel) -> str:
+    return f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}"
+
+
+def _for_platform(wheel: Wheel) -> list[str]:
+    """pip's options for a wheel of any architecture."""
+    tags = wheel.file.removesuffix(".whl").split("-")[-1].split(".")
+    options = ["--only-binary=:all:", "--disable-pip-version-check"]
+    return [*(f"--platform={tag}" for tag in tags), *options]
+
+
+def download(wheel: Wheel, folder: str) -> Path:
+    """Let pip (or uv's) fetch a wheel into a folder; returns its path.
+
+    Raises DoctorError (NOTHING_CHANGED) with what it said.
+    """
+    uvx = shutil.which("uvx")
+    command = _pip() or ((uvx, "pip") if uvx else None)
+    if command is None:
+        raise DoctorError(
+            "neither pip nor uv is here to fetch a wheel",
+            next_step="install one, or use --source archive",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        )
+    argv = [*command, "download", "--no-deps", "--require-hashes", "--dest", folder]
+    _run((*argv, *_for_platform(wheel), "-r", "/dev/stdin"), _requirement(wheel))
+    return Path(folder, wheel.file)
 
 
 def fill(step: FromIndex) -> None:
@@ -68,10 +99,25 @@ def fill(step: FromIndex) -> None:
 
     At a terminal the program shows its own progress.
     """
+    _run(step.argv, step.requirement)
+    try:
+        _lay_out(Path(f"{step.staging}.index"), Path(step.staging))
+    except StopIteration:
+        raise DoctorError(
+            "the wheel holds no libcudnn.so",
+            where=step.requirement.split(maxsplit=1)[0],
+            next_step="use --source archive",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        ) from None
+    except OSError as error:
+        raise files.failed("cannot lay out the wheel's files", step.staging, error) from error
+
+
+def _run(argv: tuple[str, ...], requirement: str) -> None:
     seen = sys.stderr.isatty()
     done = subprocess.run(
-        step.argv,
-        input=f"{step.requirement}\n".encode(),
+        argv,
+        input=f"{requirement}\n".encode(),
         stdout=sys.stderr if seen else subprocess.PIPE,
         stderr=None if seen else subprocess.STDOUT,
         env={**os.environ, "LC_ALL": "C"},
@@ -81,22 +127,11 @@ def fill(step: FromIndex) -> None:
     if done.returncode:
         tail = (done.stdout or b"").decode("utf-8", "replace").strip().splitlines()[-15:]
         raise DoctorError(
-            "\n".join([f"{os.path.basename(step.argv[0])} could not fetch the wheel", *tail]),
-            where=step.requirement.split()[0],
+            "\n".join([f"{os.path.basename(argv[0])} could not fetch the wheel", *tail]),
+            where=requirement.split(maxsplit=1)[0],
             next_step="mend its index, proxy or certificates; or use --source archive",
             exit_code=ExitCode.NOTHING_CHANGED,
         )
-    try:
-        _lay_out(Path(f"{step.staging}.index"), Path(step.staging))
-    except StopIteration:
-        raise DoctorError(
-            "the wheel holds no libcudnn.so",
-            where=step.requirement.split()[0],
-            next_step="use --source archive",
-            exit_code=ExitCode.NOTHING_CHANGED,
-        ) from None
-    except OSError as error:
-        raise files.failed("cannot lay out the wheel's files", step.staging, error) from error
 
 
 def _lay_out(index: Path, staging: Path) -> None:

@@ -155,6 +155,21 @@ def _installer(request: InstallRequest, *, archive_will_do: bool) -> tuple[str, 
     return None if archive_will_do else ("python3", "-m", "pip")
 
 
+def wheel_fetch(request: InstallRequest, matrix: Matrix) -> tuple[Wheel, Fetch | None]:
+    """The wheel for a request, and its download where mirrors are named.
+
+    Raises DoctorError (NOTHING_CHANGED) when the matrix knows none with its SHA-256.
+    """
+    wheel = _wheel_for(request, matrix)
+    if wheel is None:
+        raise _nothing(
+            f"no wheel of cuDNN {request.version} for CUDA {request.cuda} on {request.platform} "
+            "is known with its SHA-256",
+            "use --source archive",
+        )
+    return wheel, _from_mirrors(wheel, request) if request.mirrors else None
+
+
 def _wheel_for(request: InstallRequest, matrix: Matrix) -> Wheel | None:
     arch = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}.get(request.platform, "")
     found = query.wheel_for(matrix, request.version, request.cuda, arch, request.flavour)
