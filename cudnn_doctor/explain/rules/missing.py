@@ -56,7 +56,7 @@ def sublibraries(case: Case) -> None:
         if case.seen("version-refused"):
             case.doubt("cudnn-not-on-loader-path", 0.6)
         if not private_shim and not case.facts.copies_known:
-            case.vote("cudnn-install-incomplete", 0.45, culprit=lib, line=seen)
+            case.vote("cudnn-install-incomplete", 0.5, culprit=lib, line=seen)
             case.vote("mixed-cudnn-copies", 0.3, culprit=f"the shim {version}", line=seen)
 
 
