@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.report.places import Place, place_of
 from cudnn_doctor.report.style import Style
-from cudnn_doctor.verify.model import Rung, StepResult, Verdict
+from cudnn_doctor.verify.model import Copy, Rung, StepResult, Verdict
 
 Status = Literal["pass", "fail", "skip", "crash"]
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
@@ -27,6 +28,7 @@ WORDS = {
     "not-run": "verification could not be run",
 }
 """Verdict -> what a reader is told."""
+_KNOWN = "verify-known-fault"
 
 
 class Outcome(NamedTuple):
@@ -103,14 +105,15 @@ def of_check(
     style: Style | None = None,
     verbose: bool = False,
 ) -> Run:
-    """The run of a check, with a verification's results beside it if there are any."""
+    """The run of a check; of a verification beside it, what failed counts as a problem."""
     said = verdict(report, machine)
-    outcomes = tuple(o for result in report.results for o in _of_result(result, machine))
+    checked = tuple(o for result in report.results for o in _of_result(result, machine))
+    disproved = tuple(o for v in verdicts for o in _of_verdict(v) if o.status == "fail")
     return Run(
         command="check",
-        verdict=said,
+        verdict="failed" if disproved and said != "problems" else said,
         exit_code=int(exit_code(said, fail_on)),
-        outcomes=outcomes,
+        outcomes=(*checked, *disproved),
         fail_on=fail_on,
         machine=machine,
         report=report,
@@ -183,13 +186,14 @@ def _of_verdict(verdict: Verdict) -> Iterable[Outcome]:
         if fault.confirmed:
             yield Outcome(
                 rule="known-faults",
-                id="verify-known-fault",
+                id=_KNOWN,
                 group=f"cuDNN {copy.version or '?'} on {verdict.gpu or 'no GPU'}",
                 status="fail",
                 severity="error",
                 title=f"cuDNN {copy.version or '?'} in {copy.folder} has {fault.issue}",
                 why=fault.title,
                 seen=(fault.why,),
+                remedies=_cures(verdict, "known-faults"),
                 place=Place(f"{copy.folder}/{copy.shim}"),
                 culprit=copy.folder,
             )
@@ -199,6 +203,7 @@ def _of_rung(verdict: Verdict, rung: Rung) -> Outcome:
     copy = verdict.copy
     steps = [step for step in verdict.steps if step.rung == rung.name]
     failed = rung.status == "fail"
+    seen = tuple(_failures(verdict, rung, steps)) if failed else ()
     title = f"cuDNN {copy.version or '?'} in {copy.folder}: {rung.name} failed" if failed else ""
     return Outcome(
         rule=rung.name,
@@ -207,12 +212,47 @@ def _of_rung(verdict: Verdict, rung: Rung) -> Outcome:
         status=rung.status,
         severity="error" if failed else None,
         title=title or rung.why,
-        why=rung.why if failed else "",
-        seen=tuple(_failures(verdict, rung, steps)) if failed else (),
-        place=Place(f"{copy.folder}/{copy.shim}") if failed else None,
+        why=rung.why if failed and not any(rung.why in line for line in seen) else "",
+        seen=seen,
+        remedies=_cures(verdict, rung.name) if failed else (),
+        place=_library(copy, (rung.why, *seen)) if failed else None,
         culprit=copy.folder,
+        caused_by=_KNOWN if failed and _only_known(verdict, steps) else "",
         seconds=sum(step.seconds for step in steps),
     )
+
+
+def _only_known(verdict: Verdict, steps: Iterable[StepResult]) -> bool:
+    """Whether nothing failed but probes of faults that the release is known for."""
+    known = {f"known fault {fault.issue}" for fault in verdict.known if fault.confirmed}
+    failed = {step.step for step in steps if step.status == "fail"}
+    return bool(failed) and failed <= known and not verdict.deaths
+
+
+def _library(copy: Copy, told: Iterable[str]) -> Place:
+    """The library that the failure names, else the shim."""
+    text = " ".join(told)
+    named = (name for name in copy.libraries if re.search(rf"\b{re.escape(name)}(?![\w.])", text))
+    return Place(f"{copy.folder}/{next(named, copy.shim)}")
+
+
+def _cures(verdict: Verdict, rung: str) -> tuple[Remedy, ...]:
+    if rung == "speed":
+        first = Remedy(
+            title="see who else uses the GPU, and how hot it is", commands=("nvidia-smi",)
+        )
+    elif rung in ("files", "load", "initialise"):
+        first = Remedy(
+            title="have the file or setting at fault named, with its cure",
+            commands=("cudnn-doctor check",),
+        )
+    else:
+        first = Remedy(
+            title="see which release suits this machine, and install it",
+            commands=("cudnn-doctor resolve", "cudnn-doctor install"),
+        )
+    again = f"cudnn-doctor verify --lib {shlex.quote(verdict.copy.folder)} --seed {verdict.seed} -v"
+    return (first, Remedy(title="do the same work again, every step told", commands=(again,)))
 
 
 def _failures(verdict: Verdict, rung: Rung, steps: Iterable[StepResult]) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,16 +14,19 @@ from hypothesis import strategies as st
 from lxml import etree
 from support.browser import PROGRAM, Page, browser
 from support.hostile import EVIL, SECRETS, evil_report, leaky_machine
-from support.runs import RUNS, VERDICT, judge, shadowed
+from support.runs import RUNS, VERDICT, healthy, judge, shadowed
 from typer.testing import CliRunner
 
 from cudnn_doctor.cli.app import app
+from cudnn_doctor.machine.loads import Consumer, Load, LoadPlan
 from cudnn_doctor.machine.model import CudnnCopy, Framework
 from cudnn_doctor.report import formats
 from cudnn_doctor.report.outcomes import Run, of_check
 from cudnn_doctor.report.page.html import el
+from cudnn_doctor.report.page.picture import picture
 from cudnn_doctor.report.page.problems import _capital
 from cudnn_doctor.report.verify import as_json
+from cudnn_doctor.verify.model import StepResult
 
 MANY = of_check(judge(shadowed()), shadowed(), verdicts=(VERDICT,))
 PAGES = {**RUNS, "checked and verified": MANY}
@@ -89,6 +93,43 @@ def test_problem_shows_cause_cure_and_place() -> None:
     for wanted in ("unset LD_LIBRARY_PATH", "Copy", "Dockerfile:7", "ld-library-path-shadow"):
         assert wanted in texts
     assert any("gives torch 2.8.0 cuDNN 9.14.0" in text for text in texts)
+
+
+def test_failed_verification_of_a_healthy_machine_is_the_verdict() -> None:
+    run = of_check(judge(healthy()), healthy(), verdicts=(VERDICT,))
+    texts = [data for _, data in Outline(formats.render("html", run)).texts]
+    assert "Verification failed" in texts and "Healthy" not in texts
+    assert "cuDNN 9.10.2 in /opt/cudnn/lib: convolve failed" in texts
+    assert "cudnn-doctor verify --lib /opt/cudnn/lib --seed 0 -v" in texts
+
+
+def test_bars_of_a_card_share_one_scale_that_holds_them_all() -> None:
+    ratios = (0.5, 1.8)
+    steps = [
+        StepResult(rung="speed", step=str(ratio), status="pass", data={"ratio": ratio})
+        for ratio in ratios
+    ]
+    done = msgspec.structs.replace(VERDICT, steps=tuple(steps), rungs=(), deaths=())
+    text = formats.render("html", of_check(judge(healthy()), healthy(), verdicts=(done,)))
+    one, two = (float(width) for width in re.findall(r"width:([\d.]+)%", text))
+    (line,) = {float(left) for left in re.findall(r"left:([\d.]+)%", text)}
+    assert (one / line, two / line) == pytest.approx(ratios, rel=0.01)
+    assert two <= 100
+
+
+def test_shim_that_is_opened_by_its_path_is_drawn_as_the_shim() -> None:
+    folder = "/env/nvidia/cudnn/lib"
+    plan = LoadPlan(
+        consumer=Consumer(name="torch"),
+        shim=Load(
+            name=f"{folder}/libcudnn.so.9",
+            path=f"{folder}/libcudnn.so.9",
+            via="preload",
+            because=f"opened as {folder}/libcudnn.so.9",
+        ),
+    )
+    drawn = [data for _, data in Outline(str(picture((plan,), ()))).texts]
+    assert "shim" in drawn and "because: opened as \N{HORIZONTAL ELLIPSIS}/libcudnn.so.9" in drawn
 
 
 def test_picture_shows_shim_parts_and_why() -> None:

@@ -17,6 +17,8 @@ from cudnn_doctor.versions import CudnnVersion
 
 _WIDTH = 380
 _LEFT, _RIGHT = 14, 366
+_LETTER = 6.1
+"""Width of a letter of the labels, about."""
 _KINDS = ("installed", "allowed", "newest")
 
 
@@ -102,34 +104,35 @@ def _strip(marks: list[_Mark], matrix: Matrix) -> Html:
         _label(at[version], 44 + 20 * row, version, own)
         for row, (version, own) in enumerate(sorted(grouped.items(), key=lambda x: at[x[0]]))
     ]
+    stems, labels = [stem for stem, _ in rows], [label for _, label in rows]
     height = 44 + 20 * len(rows)
     return el(
         "svg",
         el("title", "; ".join(f"{m.label}: {m.version}" for m in marks)),
         el("path", d=f"M{_LEFT} 20 H{_RIGHT}", class_="axis"),
         [el("circle", cx=f"{x:.1f}", cy=20, r=2, class_="release") for x in at.values()],
-        rows,
+        stems,
+        labels,
         viewBox=f"0 0 {_WIDTH} {height}",
         role="img",
         class_="strip",
     )
 
 
-def _label(x: float, y: int, version: str, marks: list[_Mark]) -> Html:
+def _label(x: float, y: int, version: str, marks: list[_Mark]) -> tuple[Html, Html]:
+    """The line down to the label, to be drawn under all labels; the mark and its label."""
     kinds = [mark.kind for mark in marks]
     both = "installed" in kinds and "allowed" in kinds
     kind = "both" if both else min(kinds, key=_KINDS.index)
-    right = x > _WIDTH / 2
     words = f"{version} {', '.join(dict.fromkeys(mark.label for mark in marks))}"
-    return el(
-        "g",
-        el("path", d=f"M{x:.1f} 20 V{y - 4}", class_=f"stem {kind}"),
-        el("circle", cx=f"{x:.1f}", cy=20, r=6, class_=f"mark {kind}"),
-        el(
-            "text",
-            words,
-            x=f"{x + (-6 if right else 6):.1f}",
-            y=y,
-            text_anchor="end" if right else "start",
-        ),
+    width = _LETTER * len(words) + 6
+    left = x > width or x + width > _WIDTH
+    label = el(
+        "text",
+        words,
+        x=f"{x + (-6 if left else 6):.1f}",
+        y=y,
+        text_anchor="end" if left else "start",
     )
+    dot = el("circle", cx=f"{x:.1f}", cy=20, r=6, class_=f"mark {kind}")
+    return el("path", d=f"M{x:.1f} 20 V{y - 4}", class_=f"stem {kind}"), el("g", dot, label)

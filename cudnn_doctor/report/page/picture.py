@@ -89,7 +89,8 @@ def _box(key: tuple[str, str, str], loads: list[Load], shim: str | None) -> _Box
     box.lines = [*_wrapped("mono", folder, 3), *_wrapped("body", names, 6)]
     if problem:
         box.lines += _wrapped("bad", problem, 3)
-    box.lines += _wrapped("dim", f"because: {loads[0].because}", 5) if loads[0].because else []
+    because = loads[0].because.replace(f"{folder}/", "\N{HORIZONTAL ELLIPSIS}/")
+    box.lines += _wrapped("dim", f"because: {because}", 5) if because else []
     return box
 
 
@@ -109,7 +110,7 @@ def _release(version: str) -> list[str]:
 
 
 def _part(name: str) -> str:
-    parsed = parse_cudnn(name)
+    parsed = parse_cudnn(posixpath.basename(name))
     return (parsed.part or "shim") if parsed else name
 
 

@@ -9,9 +9,11 @@ from cudnn_doctor.verify.model import StepResult, Verdict
 
 _UNITS = (
     ("tflops", "gemm_tflops", "TFLOP/s (GEMM)"),
-    ("relu_gbs", "copy_gbs", "GB/s (copy)"),
+    ("relu_gbs", "copy_gbs", "GB/s (copying)"),
 )
 """Field of the rate, field of the ceiling that was measured beside it, unit."""
+_LEAST_SCALE, _MOST_SCALE = 1.2, 3.0
+"""What the whole width of a bar is worth, as a share of the ceiling."""
 _WORDS = {"pass": "pass", "fail": "failed", "skip": "not run"}
 
 
@@ -50,6 +52,7 @@ def _rung(name: str, status: str, why: str) -> Html:
         el("strong", name),
         el("span", _WORDS[status], class_=f"chip {status}"),
         el("span", why, class_="dim") if why else None,
+        class_=status,
     )
 
 
@@ -57,30 +60,44 @@ def _bars(steps: Iterable[StepResult]) -> Html | None:
     found = [step for step in steps if step.rung == "speed" and "ratio" in step.data]
     if not found:
         return None
+    highest = max(_ratio(step) for step in found)
+    scale = max(_LEAST_SCALE, min(highest, _MOST_SCALE) * 1.04)
+    above = " A bar beyond it: an algorithm with fewer multiplications." if highest > 1.1 else ""
     return el(
         "div",
-        el("p", "Rates; the line is the GPU's own ceiling, measured beside them", class_="dim"),
-        [_bar(step) for step in found],
+        el(
+            "p",
+            f"Rates. The line is the GPU's own ceiling, measured beside them.{above}",
+            class_="dim",
+        ),
+        [_bar(step, scale) for step in found],
         class_="bars",
     )
 
 
-def _bar(step: StepResult) -> Html:
-    data = step.data
-    ratio = max(0.0, float(data["ratio"]))
+def _ratio(step: StepResult) -> float:
+    return max(0.0, float(step.data["ratio"]))
+
+
+def _bar(step: StepResult, scale: float) -> Html:
+    data, ratio = step.data, _ratio(step)
     told = ""
     for own, reference, unit in _UNITS:
         if own in data and reference in data:
-            told = f"{data[own]:.0f} of {data[reference]:.0f} {unit}"
-    state = "bad" if step.status == "fail" else "good" if ratio >= 0.8 else "fair"
-    width = min(ratio, 1.15) / 1.2 * 100
+            told = f"{data[own]:,.0f} of {data[reference]:,.0f} {unit}"
+    state = "bad" if step.status == "fail" else "good"
+    width = min(ratio / scale, 1.0) * 100
     return el(
         "div",
-        el("p", el("span", step.step), el("span", f"{told}  {ratio:.0%}", class_="value")),
+        el(
+            "p",
+            el("span", step.step),
+            el("span", f"{told} ", el("strong", f"{ratio:.0%}"), class_="value"),
+        ),
         el(
             "div",
             el("div", class_=f"fill {state}", style=f"width:{width:.1f}%"),
-            el("div", class_="ceiling", style=f"left:{100 / 1.2:.1f}%"),
+            el("div", class_="ceiling", style=f"left:{100 / scale:.1f}%"),
             class_="track",
         ),
         class_="bar",
@@ -88,8 +105,9 @@ def _bar(step: StepResult) -> Html:
 
 
 def _failures(verdict: Verdict) -> Iterable[Html]:
+    told = " ".join(rung.why for rung in verdict.rungs)
     for step in verdict.steps:
-        if step.status == "fail":
+        if step.status == "fail" and step.detail not in told:
             yield el("p", el("code", step.step), " ", step.detail)
     for death in verdict.deaths:
         where = f" at {death.step}" if death.step else ""
