@@ -51,6 +51,10 @@ BY_PATH = (
     "python -c 'import ctypes, nvidia.cudnn as c;"
     ' print(ctypes.CDLL(c.__path__[0] + "/lib/libcudnn.so.9").cudnnGetVersion())\''
 )
+WRONG_HASH = (
+    f"echo 'nvidia-cudnn-frontend==1.14.0 --hash=sha256:{'0' * 64}' > $VIRTUAL_ENV/r.txt;"
+    " python -m pip install --no-deps -r $VIRTUAL_ENV/r.txt"
+)
 LINK = "gcc -shared -o /dev/null -L $CUDNN_ROOT/lib -lcudnn"
 
 
@@ -277,6 +281,15 @@ FAILURES = (
         "by-path-graph-missing", "ort", without("libcudnn_graph.so.9"), BY_PATH, INCOMPLETE, True
     ),
     Failure("by-path-shim-cut", "ort", cut("libcudnn.so.9", 0), BY_PATH, DAMAGED, True),
+    Failure(
+        "by-path-graph-cut", "ort", cut("libcudnn_graph.so.9", 1 << 20), BY_PATH, DAMAGED, True
+    ),
+    Failure("by-path-shim-is-a-page", "ort", page, BY_PATH, DAMAGED, True),
+    Failure(
+        "by-path-graph-of-arm", "ort", other_arch, BY_PATH, ("cudnn-wrong-architecture",), True
+    ),
+    Failure("by-path-pip-killed", "ort", half_removed, BY_PATH, INCOMPLETE, True),
+    Failure("by-path-ops-gone", "ort", without("libcudnn_ops.so.9"), BY_PATH, INCOMPLETE, True),
     Failure("link-unversioned", "ort", root_variable, LINK, ("wheel-no-unversioned-so",), True),
     Failure("jax-without-cudnn", "jax", faults.no_cudnn, JAX, DEPS, False),
     Failure("jax-no-driver", "jax", nothing, JAX, NO_DRIVER),
@@ -321,7 +334,7 @@ FAILURES = (
         "pip-hash",
         "empty",
         nothing,
-        f"echo 'nvidia-cudnn-frontend==1.14.0 --hash=sha256:{'0' * 64}' > $VIRTUAL_ENV/r.txt; python -m pip install --no-deps -r $VIRTUAL_ENV/r.txt",
+        WRONG_HASH,
         ("download-corrupt",),
     ),
     Failure(
