@@ -60,6 +60,9 @@ def _verdict(verdict: Verdict, style: Style, verbose: bool) -> Iterable[str]:
         for step in verdict.steps:
             if step.rung == rung.name and (verbose or step.status == "fail"):
                 yield from _step(step, style)
+    if enable := verdict.facts.get("enable"):
+        yield "    without NumPy or CuPy only one small convolution is checked; for the rest:"
+        yield f"      {enable}"
     for death in verdict.deaths:
         yield from _death(death)
     yield from _known(verdict.known, verbose)

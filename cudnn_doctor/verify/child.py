@@ -280,14 +280,18 @@ def work(job: Job, report: Reporter) -> None:
         if not report.step("initialise", name, step):
             return
     if session.arithmetic() == "plain":
-        report.fact(references="plain")
         from cudnn_doctor.verify import plain
+
+        enable = plain.enabling_command(session.facts["driver_cuda"])
+        report.fact(references="plain", enable=enable)
 
         report.step(
             "convolve",
             "small 3x3 fp32",
             lambda: plain.convolution(session.cudnn, session.gpu, job.seed),
         )
+        for rung in job.rungs[1:]:
+            report.step(rung, "the rest", partial(_cannot, f"needs NumPy or CuPy: {enable}"))
         return
     report.fact(references=session.lab.xp.__name__)
     rungs: dict[str, Callable[[], Iterable[Any]]] = {
@@ -300,6 +304,10 @@ def work(job: Job, report: Reporter) -> None:
             report.fact(lost=True)
             return
     report.step("convolve", "mapped files", lambda: _mapped(job, report))
+
+
+def _cannot(why: str) -> dict[str, Any]:
+    raise Skip(why)
 
 
 def _do(session: Session, rung: str, steps: Iterable[Any]) -> bool:

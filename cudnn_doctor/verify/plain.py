@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from array import array
 from typing import Any
 
@@ -23,6 +24,12 @@ _C, _K, _SIZE, _TAPS = 8, 8, 12, 3
 _OUT = _SIZE - _TAPS + 1
 _TILE = 2.0
 """An element's spread may be half of the largest in its tile."""
+
+
+def enabling_command(driver_cuda: int) -> str:
+    """What to type for all that is not done without NumPy or CuPy; the driver's CUDA as 13000."""
+    extra = f"cuda{min(max(driver_cuda // 1000, 11), 13)}"
+    return f"{sys.executable} -m pip install 'cudnn-doctor[{extra}]'"
 
 
 def convolution(cudnn: Cudnn, driver: Driver, seed: int) -> dict[str, Any]:

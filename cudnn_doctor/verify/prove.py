@@ -44,6 +44,8 @@ _RUNGS_OF: dict[Level, tuple[str, ...]] = {
 
 _WORK = ("convolve", "library", "speed")
 _LIVES = 4
+LEFT_OUT = "not part of --quick"
+"""Why a rung was not run that was not asked for."""
 _NO_WORK = frozenset({"mapped files"})
 """Steps that prove something about the others and nothing when they are alone."""
 
@@ -317,7 +319,7 @@ def _why(
 ) -> str:
     if not passed and not skipped:
         left_out = level == "quick" and name in ("library", "speed")
-        return "not part of --quick" if left_out else "an earlier rung did not pass"
+        return LEFT_OUT if left_out else "an earlier rung did not pass"
     if not passed:
         return skipped[0].detail
     more = f", {len(skipped)} not run" if skipped else ""
