@@ -404,11 +404,11 @@ def neutral(text: str, lab: Lab) -> str:
         f"{lab.folder}/", "/data/"
     )
     text = re.sub(r"/[\w./-]*/benchmarks/", "/home/user/", text)
-    text = re.sub(r"/root/\.pyenv/versions/[\d.]+", "/usr/local", text)
+    text = re.sub(r"/[\w/]*\.pyenv/versions/[\d.]+", "/usr/local", text)
     text = re.sub(r"https://[\w.]+/packages/\S*/", "https://index.example/", text)
     text = re.sub(r"/tmp/pip-\S*/", "/tmp/pip-x/", text)
     lines = (line.rpartition("\r")[2] for line in text.split("\n"))
-    local = ("━", "Looking in ", "WARNING: Location 'file:")
+    local = ("━", "Looking in ", "WARNING: Location 'file:", "Processing /")
     return "\n".join(line for line in lines if not any(word in line for word in local))
 
 
