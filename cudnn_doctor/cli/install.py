@@ -105,6 +105,7 @@ def install(
     the process is killed, the machine ends as it was before.
     """
     from cudnn_doctor.install.choose import Wish, settle
+    from cudnn_doctor.install.companions import pin
     from cudnn_doctor.install.lock import read, request_from, verify, write
     from cudnn_doctor.install.request import plan_install
     from cudnn_doctor.machine.model import Machine
@@ -152,6 +153,8 @@ def install(
             target = opts.build_target(options, facts)
             request = settle(wish, target, facts, lambda: opts.this_machine(python))
         machine = Machine() if request.method == "tarball" else opts.this_machine(python)
+        if lock and not frozen and request.method == "wheel" and not request.fresh:
+            request = pin(request, machine)
         plan = plan_install(request, machine, facts)
         if locked:
             verify(locked, plan)

@@ -33,6 +33,8 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
     static: bool
     pinned: tuple[str, ...]
     """Files with their SHA-256 and packages with their versions, sorted."""
+    companions: tuple[str, ...] = ()
+    """What the wheel needs beside itself: lines of a requirements file, with hashes."""
 
 
 def write(path: str, request: InstallRequest, plan: Plan) -> None:
@@ -47,6 +49,7 @@ def write(path: str, request: InstallRequest, plan: Plan) -> None:
         source=_source(request, plan),
         static=request.static,
         pinned=pinned(plan),
+        companions=request.companions,
     )
     fresh = f"{path}.new"
     try:
@@ -90,6 +93,7 @@ def request_from(lock: Lock, wish: Wish) -> InstallRequest:
         archive=wish.archive,
         python=wish.python,
         break_pins=wish.break_pins,
+        companions=lock.companions,
         hold=wish.hold,
         sudo=wish.sudo,
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from cudnn_doctor.install import manifest
@@ -130,9 +131,11 @@ def _is_so(step: AnyStep) -> bool:
     return False
 
 
-def make_none_current(prefix: str, *, ldconfig: bool) -> tuple[AnyStep, ...]:
-    """Steps that take away what `make_current` made, when no version is left."""
-    steps: list[AnyStep] = [cache_is_undone()] if ldconfig else []
+def make_none_current(
+    prefix: str, last: Iterable[AnyStep], *, ldconfig: bool
+) -> tuple[AnyStep, ...]:
+    """Steps that take the ``last`` version and what `make_current` made away."""
+    steps: list[AnyStep] = [cache_is_undone(), *last] if ldconfig else [*last]
     places = [f"{prefix}/{part}" for part in ("current", "include", "lib", "env.sh")]
     steps += [RemoveTree(title=f"remove {p}", path=p) for p in places if os.path.lexists(p)]
     if ldconfig:

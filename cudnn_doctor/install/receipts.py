@@ -57,7 +57,7 @@ def installed(state: State, prefix: str | None = None) -> list[Installed]:
     """Everything that is there: versions in prefixes, wheels and packages by their receipts."""
     known = standing(receipts(state))
     targets = [r.plan.target for r in known if r.plan.method == "tarball"]
-    wanted = [prefix] if prefix else [prefixes.default(), *targets]
+    wanted = [prefix] if prefix else [prefixes.default(), prefixes.SYSTEM, *targets]
     found = []
     for place in dict.fromkeys(map(os.path.abspath, wanted)):
         for name in prefixes.versions(place):
@@ -174,10 +174,8 @@ def plan_uninstall(state: State, entry: Installed) -> Plan:
         newest = max(others, key=_number)
         steps += prefixes.only_changes([*prefixes.make_current(prefix, newest, ldconfig=told)])
     module = prefixes.module_of(prefix, name)
-    steps.append(_set_aside(f"{prefix}/{name}"))
-    steps.append(RemoveTree(title=f"remove {module}", path=module))
-    if not others:
-        steps += prefixes.make_none_current(prefix, ldconfig=told)
+    own = (_set_aside(f"{prefix}/{name}"), RemoveTree(title=f"remove {module}", path=module))
+    steps += own if others else prefixes.make_none_current(prefix, own, ldconfig=told)
     return _prefix_plan("uninstall", entry, steps)
 
 

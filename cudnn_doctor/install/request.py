@@ -37,6 +37,9 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     python: str | None = None
     """Interpreter or prefix of the environment; None: the active one."""
     break_pins: bool = False
+    companions: tuple[str, ...] = ()
+    """Exact cuBLAS and NVRTC with hashes (lines of a requirements file), from a lock; empty: as the
+    index has them."""
 
     # package
     hold: bool = False

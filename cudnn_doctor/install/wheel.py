@@ -99,7 +99,11 @@ def _plan_fresh(request: InstallRequest, wheel: Wheel) -> Plan:
     companions = _companions(request, None)
     runs = (
         installer.install([_hashed(wheel)], f"install {wheel.package} {wheel.version}"),
-        installer.install(companions, f"install {_listed(companions)}", deps=True),
+        installer.install(
+            companions,
+            f"install {_listed([line.partition(' ')[0] for line in companions])}",
+            deps=not request.companions,
+        ),
     )
     return Plan(
         action="install",
@@ -203,7 +207,8 @@ def _runs(
         runs.append(installer.install(lines, f"reinstall {_listed(lines)}", again=True))
     missing = _companions(request, environment)
     if missing:
-        runs.append(installer.install(missing, f"install {_listed(missing)}", deps=True))
+        shown = _listed([line.partition(" ")[0] for line in missing])
+        runs.append(installer.install(missing, f"install {shown}", deps=not request.companions))
     return runs
 
 
@@ -219,8 +224,11 @@ def _companions_present(request: InstallRequest, environment: Environment) -> li
 
 def _companions(request: InstallRequest, environment: Environment | None) -> list[str]:
     """Requirements for the cuBLAS and NVRTC that are not there in a fitting version, as the
-    environment's frameworks ask for them."""
+    environment's frameworks ask for them; or what a lock names and is not there."""
     found = []
+    if request.companions:
+        there = {f"{d.name}=={d.version}" for d in environment.distributions} if environment else ()
+        return [line for line in request.companions if line.partition(" ")[0] not in there]
     have = {d.name: d for d in _companions_present(request, environment)} if environment else {}
     for name in _companion_names(request):
         wanted = SpecifierSet("" if name.endswith(f"-cu{request.cuda}") else f"=={request.cuda}.*")
@@ -231,6 +239,14 @@ def _companions(request: InstallRequest, environment: Environment | None) -> lis
             wanted &= pin.requirement.specifier
         found.append(f"{name}{wanted}")
     return found
+
+
+def companion_requirements(request: InstallRequest, environment: Environment) -> list[str]:
+    """Requirements for all cuBLAS and NVRTC: those that fit and are there in their versions."""
+    missing = _companions(request, environment)
+    names = {_name(line) for line in missing}
+    present = _companions_present(request, environment)
+    return missing + [f"{d.name}=={d.version}" for d in present if d.name not in names]
 
 
 def _hashed(wheel: Wheel) -> str:
