@@ -289,7 +289,7 @@ FAILURES = (
         "by-path-graph-of-arm", "ort", other_arch, BY_PATH, ("cudnn-wrong-architecture",), True
     ),
     Failure("by-path-pip-killed", "ort", half_removed, BY_PATH, INCOMPLETE, True),
-    Failure("by-path-ops-gone", "ort", without("libcudnn_ops.so.9"), BY_PATH, INCOMPLETE, True),
+    Failure("by-path-shim-gone", "ort", without("libcudnn.so.9"), BY_PATH, INCOMPLETE, True),
     Failure("link-unversioned", "ort", root_variable, LINK, ("wheel-no-unversioned-so",), True),
     Failure("jax-without-cudnn", "jax", faults.no_cudnn, JAX, DEPS, False),
     Failure("jax-no-driver", "jax", nothing, JAX, NO_DRIVER),

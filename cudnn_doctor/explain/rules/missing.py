@@ -56,7 +56,10 @@ def sublibraries(case: Case) -> None:
         if case.seen("version-refused"):
             case.doubt("cudnn-not-on-loader-path", 0.6)
         if not private_shim and not case.facts.copies_known:
-            case.vote("cudnn-install-incomplete", 0.5, culprit=lib, line=seen)
+            # CTranslate2, which finds no cuDNN of its own, never asks for the version.
+            asked = any(o.get("symbol") == "cudnnGetVersion" for o in case.seen("follow-up"))
+            weight = 0.5 if asked else 0.4
+            case.vote("cudnn-install-incomplete", weight, culprit=lib, line=seen)
             case.vote("mixed-cudnn-copies", 0.3, culprit=f"the shim {version}", line=seen)
 
 
