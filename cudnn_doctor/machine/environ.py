@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.redact import USERINFO
 
 _RELEVANT = re.compile(
     r"(?:LD|CUDA|CUDNN|NVIDIA|TF|TORCH|PYTORCH|JAX|XLA|CONDA|UV|PIP|SINGULARITY|APPTAINER)_\w+"
@@ -15,9 +16,8 @@ _RELEVANT = re.compile(
     r"|(?:CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|LIBRARY_PATH|CMAKE_PREFIX_PATH)"
 )
 _PROXIES = re.compile(r"(?:https?|ftp|all|no)_proxy", re.IGNORECASE)
-_SECRET = re.compile(r"TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|CREDENTIAL|_AUTH\b", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN|PASS|SECRET|KEY|CREDENTIAL|_AUTH\b|_PAT\b|_PWD\b", re.IGNORECASE)
 _INDEXES = re.compile(r"(?:PIP|UV)_\w*(?:INDEX|FIND_LINKS|PROXY)\w*")
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def relevant(host: Host) -> dict[str, str]:
@@ -31,5 +31,5 @@ def relevant(host: Host) -> dict[str, str]:
         if _PROXIES.fullmatch(name):
             found[name] = "set"
         elif _RELEVANT.fullmatch(name) and not _SECRET.search(name):
-            found[name] = _CREDENTIALS.sub("", value) if _INDEXES.fullmatch(name) else value
+            found[name] = USERINFO.sub("", value) if _INDEXES.fullmatch(name) else value
     return found

@@ -197,11 +197,17 @@ def _images(lines: list[str], file: str) -> Iterator[Requirement]:
             yield Requirement(name=match["name"], wanted=tag, file=file, line=number, kind="image")
 
 
+def _first(match: re.Match[str]) -> str:
+    """The value alone: without quotes, blanks and ``;`` end it, and other settings may follow."""
+    quoted = match.string[match.start("value") - 1] in "\"'"
+    return match["value"] if quoted else re.split(r"[\s;&|]", match["value"].lstrip())[0]
+
+
 def _set(lines: list[str], file: str) -> Iterator[Setting]:
     for number, line in enumerate(lines, 1):
         if _COMMENT.match(line):
             continue
         for match in _SETS.finditer(line):
             if match["value"].strip():
-                value = without_secrets(match["value"].strip().rstrip("\\").strip())
+                value = without_secrets(_first(match).strip().rstrip("\\").strip())
                 yield Setting(variable=match["variable"], value=value, file=file, line=number)

@@ -19,17 +19,28 @@ from cudnn_doctor.machine.model import Machine
 
 _HOME = re.compile(r"/(?:home|Users)/(?!user\b)[^/:\s\"']+|/root(?=[/:\s\"']|$)|(?<![\w/])~\w+")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+USERINFO = re.compile(
+    r"(?<=//)(?:[^/@\s:\"']*:(?!\d+(?:[/?#\s\"']|$))[^\s\"'<>]*|[^/\s\"'<>]*)@"
+    r"|(?<![\w./@%+:-])[\w.%+-]+:[^\s/@:\"']+@(?!sha\d)(?=\w)"
+)
+"""What stands before the host in an address, even where its password has ``/`` or ``@`` in it."""
+_NAME = (
+    r"(?:token|secret|passw(?:or)?d|passphrase|pwd"
+    r"|(?:api|access|private|secret|auth)[_-]?key(?:[_-]?id)?)"
+)
 _SECRET = re.compile(
-    r"(?i)\b((?:access[_-]?|auth[_-]?|api[_-]?)?(?:token|key|secret|password|passwd|signature|sig))"
-    r"(=)[^&\s\"';]+"
+    rf"(?i)((?:{_NAME}[\"']?\s?[=:]|(?:key|sig|signature|credentials?)=)\s?[\"']?)"
+    r"(?!redacted)[^&\s\"';,}]+"
 )
 _KNOWN_TOKENS = re.compile(
-    r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|gl(?:pat|cbt|ptt)-[\w-]{16,}|hf_\w{16,}"
-    r"|pypi-[\w-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|nvapi-[\w-]{16,}|xox[abprs]-[\w-]{10,})"
+    r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|hf_\w{16,}"
+    r"|gl(?:pat|cbt|ptt|dt|rt|soat|ft|imt|agent|oas)-[\w-]{16,}"
+    r"|pypi-Ag[\w-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|nvapi-[\w-]{16,}|xox[abprs]-[\w-]{10,}"
+    r"|sk-(?=[\w-]*\d)[\w-]{20,}|dckr_[a-z]+_[\w-]{16,}|npm_\w{16,}|ya29\.[\w-]{16,}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)|(?<=/t/)[A-Za-z]{2}-[\w-]{8,}(?=/)"
 )
 _FLAG = re.compile(
-    r"(?i)(--?[\w-]*(?:token|key|secret|password|passwd)\s+|\bBearer\s+|\bBasic\s+)"
+    rf"(?i)(--?[\w-]*?(?:{_NAME}|key)\s+|\bBearer\s+|\bBasic\s+|\s(?:-u|--user)\s+[^\s:/]+:)"
     r"(?!redacted)[^\s\"';-][^\s\"';]*"
 )
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
@@ -59,8 +70,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def without_secrets(text: str) -> str:
     """The text without credentials in addresses, passwords, keys and tokens of known shapes."""
-    text = _USERINFO.sub("redacted@", text)
-    text = _SECRET.sub(r"\1\2redacted", text)
+    text = USERINFO.sub("redacted@", text)
+    text = _SECRET.sub(r"\1redacted", text)
     text = _FLAG.sub(r"\1redacted", text)
     return _KNOWN_TOKENS.sub("redacted", text)
 
@@ -68,7 +79,10 @@ def without_secrets(text: str) -> str:
 def hide_secrets(facts: S) -> S:
     """A copy of the facts in which no text holds a secret; names and paths stay."""
     told = msgspec.structs.replace(facts, libraries=()) if isinstance(facts, Machine) else facts
-    if without_secrets(text := msgspec.json.encode(told).decode()) == text:
+    text = msgspec.json.encode(told).decode()
+    for escaped in ("\\n", "\\t", "\\"):
+        text = text.replace(escaped, " " if len(escaped) > 1 else "")
+    if without_secrets(text) == text:
         return facts  # libraries, the bulk of it, are paths and names in ELF headers
     return msgspec.convert(_walk(msgspec.to_builtins(facts), without_secrets), type(facts))
 
