@@ -16,8 +16,12 @@ from pathlib import Path
 import msgspec
 
 from cudnn_doctor.errors import BadInput
+from cudnn_doctor.install import folders
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.state import State, make_folder
+
+_LOG = "log"
+_RECEIPT = "receipt"
 
 
 class Journal:
@@ -35,9 +39,9 @@ class Journal:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o755)
         _write(fresh / "plan.json", msgspec.json.format(msgspec.json.encode(plan)))
-        _write(fresh / "log", b"")
+        _write(fresh / _LOG, b"")
         fresh.rename(state.journal)
-        _sync(state.folder)
+        folders.sync(state.folder)
         return cls(state.journal, plan)
 
     @classmethod
@@ -54,9 +58,17 @@ class Journal:
             ) from error
         return cls(folder, plan)
 
+    @staticmethod
+    def exists(state: State) -> bool:
+        """Whether a plan is unfinished; remains of a journal that was being removed go."""
+        if (state.journal / _LOG).is_file():
+            return True
+        shutil.rmtree(state.journal, ignore_errors=True)
+        return False
+
     def note(self, line: str) -> None:
         """Append a line and wait until it is on the disk."""
-        fd = os.open(self.folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        fd = os.open(self.folder / _LOG, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
             os.write(fd, f"{line}\n".encode())
             os.fsync(fd)
@@ -65,7 +77,7 @@ class Journal:
 
     def lines(self) -> list[str]:
         """Complete lines of the log (a line torn by a kill is left out)."""
-        text = (self.folder / "log").read_text("utf-8", "replace")
+        text = (self.folder / _LOG).read_text("utf-8", "replace")
         return [line for line in text.split("\n")[:-1] if line]
 
     @property
@@ -90,19 +102,37 @@ class Journal:
     def keep(self, state: State) -> Path:
         """Turn the committed journal into a receipt; returns the receipt's folder."""
         receipts = make_folder(state.receipts)
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        count = sum(1 for entry in receipts.iterdir() if entry.name.startswith(stamp))
-        target = receipts / f"{stamp}-{count:02d}"
-        self.folder.rename(target)
-        _sync(receipts)
+        target = receipts / self._receipt_name(receipts)
+        if not target.exists():
+            # A copy, because a folder in a lower layer of an overlay cannot be renamed.
+            fresh = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
+            folders.discard(str(fresh))
+            folders.copy(str(self.folder), str(fresh))
+            (fresh / _RECEIPT).unlink()
+            fresh.rename(target)
+            folders.sync(receipts)
+        self.discard()
         self.folder = target
         return target
 
+    def _receipt_name(self, receipts: Path) -> str:
+        """Chosen once: who finishes a killed ``keep`` must not make a second receipt."""
+        chosen = self.folder / _RECEIPT
+        if not chosen.exists():
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+            count = sum(1 for entry in receipts.iterdir() if entry.name.startswith(stamp))
+            fresh = self.folder / f"{_RECEIPT}.new"
+            fresh.unlink(missing_ok=True)
+            _write(fresh, f"{stamp}-{count:02d}".encode())
+            fresh.rename(chosen)
+            folders.sync(self.folder)
+        return chosen.read_text("utf-8")
+
     def discard(self) -> None:
-        """Remove the journal of a plan that was undone."""
-        aside = self.folder.with_name(f"{self.folder.name}.done.{os.getpid()}")
-        self.folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        """Remove the journal: it is none without its log."""
+        (self.folder / _LOG).unlink(missing_ok=True)
+        folders.sync(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -111,11 +141,3 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(fd)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

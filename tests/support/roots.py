@@ -25,6 +25,8 @@ class Overlay(NamedTuple):
     """This machine's own root folder, with all changes kept in ``base/upper``."""
 
     base: Path
+    below: tuple[Path, ...] = ()
+    """Uppers of earlier overlays, the newest first: the layers between."""
 
     @property
     def upper(self) -> Path:
@@ -104,8 +106,9 @@ def _enter(root: Path | Overlay) -> None:
 def _mount_overlay(root: Overlay) -> Path:
     merged, work = root.base / "merged", root.base / "work"
     for folder in (merged, work, root.upper):
-        folder.mkdir(exist_ok=True)
-    options = f"lowerdir=/,upperdir={root.upper},workdir={work}".encode()
+        folder.mkdir(parents=True, exist_ok=True)
+    lower = ":".join(map(str, (*root.below, "/")))
+    options = f"lowerdir={lower},upperdir={root.upper},workdir={work}".encode()
     _check(_LIBC.mount(b"overlay", os.fsencode(merged), b"overlay", 0, options))
     return merged
 
