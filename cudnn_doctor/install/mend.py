@@ -123,17 +123,23 @@ def _feasible(finding: Finding, remedy: Remedy, machine: Machine) -> None:
 
 def _keeps_pins(wanted: Requirement, environment: Environment) -> None:
     """An exact version must satisfy whoever requires the package; a range must allow theirs."""
-    exact = [s.version for s in wanted.specifier if s.operator == "=="]
+    exact = _exact(wanted)
     for pin in requirements_of(environment, canonicalize_name(wanted.name)):
-        pinned = [s.version for s in pin.requirement.specifier if s.operator == "=="]
-        clash = any(not pin.requirement.specifier.contains(v, prereleases=True) for v in exact)
-        clash |= any("*" not in v and not wanted.specifier.contains(v) for v in pinned)
-        if clash and "*" not in "".join(exact):
+        allowed = pin.requirement.specifier
+        broken = [v for v in exact if not allowed.contains(v, prereleases=True)]
+        if not exact:
+            broken = [v for v in _exact(pin.requirement) if not wanted.specifier.contains(v)]
+        if broken:
             raise _refused(
                 f"{wanted} would break what {pin.owner.name} {pin.owner.version} requires:"
-                f" {pin.requirement.name}{pin.requirement.specifier}",
+                f" {pin.requirement.name}{allowed}",
                 environment.prefix,
             )
+
+
+def _exact(requirement: Requirement) -> list[str]:
+    versions = (s.version for s in requirement.specifier if s.operator == "==")
+    return [version for version in versions if "*" not in version]
 
 
 def _environment_of(finding: Finding, machine: Machine) -> Environment:
