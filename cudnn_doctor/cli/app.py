@@ -129,11 +129,13 @@ def _make_streams_safe() -> None:
 
 
 def _print_error(error: DoctorError) -> None:
+    from cudnn_doctor.machine.redact import without_secrets
+
     place = f" ({error.where})" if error.where else ""
-    print(f"error: {error.what}{place}", file=sys.stderr)
+    print(without_secrets(f"error: {error.what}{place}"), file=sys.stderr)
     if error.next_step:
-        print(f"  next: {error.next_step}", file=sys.stderr)
+        print(without_secrets(f"  next: {error.next_step}"), file=sys.stderr)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from cudnn_doctor.report.formats.github import of_error
 
-        print(of_error(error), file=sys.stderr)
+        print(without_secrets(of_error(error)), file=sys.stderr)

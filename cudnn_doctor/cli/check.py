@@ -143,13 +143,15 @@ def check(
     from cudnn_doctor.cli.settings import read_settings
 
     files = out.parse_reports(reports)
-    settings = read_settings()
-    only_ids, skip_ids = _ids(only or settings.only), _ids(skip or settings.skip)
-    entries = _suppressions(suppress or settings.suppress)
-    with ThreadPoolExecutor(1) as pool:  # NVML takes its time: rules and matrix load meanwhile
-        loading = pool.submit(_matrix_and_rules, matrix)
-        machine = _facts(snapshot, (root, tuple(python or ()), deep, hashes, project), redact)
-        table = loading.result()
+    shown = "json" if json else format
+    with out.told_on_failure("check", shown, files):
+        settings = read_settings()
+        only_ids, skip_ids = _ids(only or settings.only), _ids(skip or settings.skip)
+        entries = _suppressions(suppress or settings.suppress)
+        with ThreadPoolExecutor(1) as pool:  # NVML takes its time: rules and matrix load meanwhile
+            loading = pool.submit(_matrix_and_rules, matrix)
+            machine = _facts(snapshot, (root, tuple(python or ()), deep, hashes, project), redact)
+            table = loading.result()
     from cudnn_doctor.checks.context import Options
     from cudnn_doctor.checks.run import run_checks
     from cudnn_doctor.report.outcomes import of_check
@@ -164,7 +166,7 @@ def check(
     run = of_check(
         report, machine, fail_on.value, matrix=table, style=Style.of(sys.stdout), verbose=verbose
     )
-    out.emit(run, "json" if json else format, files, quiet=quiet)
+    out.emit(run, shown, files, quiet=quiet)
     code = ExitCode(run.exit_code)
     if code is not ExitCode.OK:
         raise typer.Exit(int(code))

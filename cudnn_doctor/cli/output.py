@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,6 +12,8 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.report import formats
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudnn_doctor.report.outcomes import Run
 
 
@@ -53,6 +55,23 @@ def parse_reports(values: list[str] | None) -> dict[str, str]:
             )
         found[path] = name
     return found
+
+
+@contextlib.contextmanager
+def told_on_failure(
+    command: Literal["check", "verify"], name: str, reports: dict[str, str]
+) -> Iterator[None]:
+    """Write a DoctorError of the block to every report, and to the workflow, before it goes on."""
+    try:
+        yield
+    except DoctorError as error:
+        from cudnn_doctor.report.failure import of_error
+
+        run = of_error(command, error)
+        for path, other in reports.items():
+            write(path, formats.render(other, run))
+        formats.afterwards(name, run, os.environ)
+        raise
 
 
 def emit(run: Run, name: str, reports: dict[str, str], *, quiet: bool = False) -> None:

@@ -75,6 +75,7 @@ def verify(
         raise typer.BadParameter("--quick and --full exclude each other")
     if sum(bool(option) for option in (lib, python, framework)) > 1 and not (python and framework):
         raise typer.BadParameter("--lib excludes --python and --framework")
+    import os
     import secrets
     from functools import partial
 
@@ -87,25 +88,27 @@ def verify(
 
     files = out.parse_reports(reports)
     level: Level = "quick" if quick else "full" if full else "default"
-    machine = probe_machine(ProbeOptions(python=(python,) if python else ()))
-    copies = [_choose(machine, lib, python, framework)]
-    if compare:
-        copies.append(_in_folder(machine, compare))
-    options = Options(
-        level=level,
-        seed=secrets.randbelow(1 << 31) if seed is None else seed,
-        timeout=timeout,
-        references=references,
-        cudnn_log=cudnn_log,
-        progress=_progress(json or format != "text"),
-        compare=None if quick else partial(compare_folder, Host()),
-    )
-    import os
-
-    chosen_targets = targets(machine.gpus, os.environ, gpu, all_gpus)
-    pairs = [(_with_cublas(copy, machine), target) for target in chosen_targets for copy in copies]
-    verdicts = prove_all(pairs, options, load(None), os.environ)
-    _print(verdicts, machine, "json" if json else format, files, verbose)
+    shown = "json" if json else format
+    with out.told_on_failure("verify", shown, files):
+        machine = probe_machine(ProbeOptions(python=(python,) if python else ()))
+        copies = [_choose(machine, lib, python, framework)]
+        if compare:
+            copies.append(_in_folder(machine, compare))
+        options = Options(
+            level=level,
+            seed=secrets.randbelow(1 << 31) if seed is None else seed,
+            timeout=timeout,
+            references=references,
+            cudnn_log=cudnn_log,
+            progress=_progress(json or format != "text"),
+            compare=None if quick else partial(compare_folder, Host()),
+        )
+        chosen_targets = targets(machine.gpus, os.environ, gpu, all_gpus)
+        pairs = [
+            (_with_cublas(copy, machine), target) for target in chosen_targets for copy in copies
+        ]
+        verdicts = prove_all(pairs, options, load(None), os.environ)
+    _print(verdicts, machine, shown, files, verbose)
     raise typer.Exit(int(_exit_code(verdicts)))
 
 

@@ -25,7 +25,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     crashed: int = 0
 
 
-class CheckDocument(msgspec.Struct, frozen=True, kw_only=True):
+class CheckDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ``check --json`` prints."""
 
     schema: Literal[1]
@@ -43,6 +43,8 @@ class CheckDocument(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     durations: dict[str, float]
     """Seconds that each probe and the rules took."""
+    error: str = ""
+    """Why the machine could not be judged; absent otherwise."""
 
 
 def document(report: Report, machine: Machine, fail_on: FailOn = "error") -> CheckDocument:
@@ -78,5 +80,14 @@ def summarise(report: Report) -> Summary:
 
 def render(report: Report, machine: Machine, fail_on: FailOn = "error") -> str:
     """The JSON text, indented, with its final newline."""
-    encoded = msgspec.json.encode(document(report, machine, fail_on))
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+    return _text(document(report, machine, fail_on))
+
+
+def of_error(error: str, code: int) -> str:
+    """The JSON text for a machine that could not be judged."""
+    empty = document(Report(), Machine(partial=True))
+    return _text(msgspec.structs.replace(empty, error=error, exit_code=code))
+
+
+def _text(found: CheckDocument) -> str:
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

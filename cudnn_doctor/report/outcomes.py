@@ -78,6 +78,8 @@ class Run(NamedTuple):
     """What the machine was judged by; None: the one that is shipped."""
     style: Style = Style()
     verbose: bool = False
+    error: str = ""
+    """Why the command could not do its job at all."""
 
     @property
     def problems(self) -> tuple[Outcome, ...]:

@@ -26,7 +26,7 @@ _TITLES = {
 }
 
 
-class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ``verify --json`` prints."""
 
     schema: Literal[1]
@@ -34,11 +34,15 @@ class VerifyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Version of cudnn-doctor."""
     verdicts: tuple[Verdict, ...]
     """One a copy and GPU."""
+    error: str = ""
+    """Why nothing could be verified; absent otherwise."""
 
 
-def as_json(verdicts: Sequence[Verdict]) -> bytes:
+def as_json(verdicts: Sequence[Verdict], error: str = "") -> bytes:
     """The report as one JSON document."""
-    document = VerifyDocument(schema=SCHEMA, tool=__version__, verdicts=tuple(verdicts))
+    document = VerifyDocument(
+        schema=SCHEMA, tool=__version__, verdicts=tuple(verdicts), error=error
+    )
     return msgspec.json.format(msgspec.json.encode(document))
 
 

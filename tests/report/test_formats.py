@@ -11,7 +11,7 @@ import sys
 import tarfile
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import jsonschema
@@ -25,11 +25,12 @@ from support.runs import PROJECT, RUNS, VERDICT, check_run, healthy, shadowed
 from typer.testing import CliRunner
 
 from cudnn_doctor.cli.app import app
+from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.machine.redact import hide_secrets
 from cudnn_doctor.report import formats
 from cudnn_doctor.report.outcomes import Run, of_check, of_verify
-from cudnn_doctor.verify.model import Death
+from cudnn_doctor.verify.model import Copy, Death, Rung, Verdict
 
 
 @pytest.fixture(params=RUNS)
@@ -326,3 +327,33 @@ def test_a_report_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     arguments = ["check", "--snapshot", str(path), "--report", f"junit={tmp_path}/no/such"]
     result = CliRunner().invoke(app, arguments)
     assert getattr(result.exception, "where", "").endswith("/no/such")
+
+
+@pytest.mark.parametrize("command", ["check", "verify"])
+def test_command_that_cannot_run_says_so_in_every_report(
+    command: Literal["check", "verify"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    missing = str(tmp_path / "missing")
+    wrong = {"check": ["--snapshot", missing], "verify": ["--lib", missing]}[command]
+    wanted = [x for f in formats.names() for x in ("--report", f"{f}={tmp_path / f}")]
+    result = CliRunner().invoke(app, [command, *wrong, *wanted, "--format", "github"])
+    assert isinstance(result.exception, DoctorError)
+    for name in formats.names():
+        text = (tmp_path / name).read_text()
+        assert (missing in text) or name == "prometheus", name
+    assert missing in summary.read_text()
+    assert f"exit_code {int(result.exception.exit_code)}" in (tmp_path / "prometheus").read_text()
+
+
+def test_failed_run_points_at_the_library_that_it_names() -> None:
+    folder = "/opt/cudnn/lib"
+    copy = Copy(
+        folder=folder, shim="libcudnn.so.9", libraries=("libcudnn.so.9", "libcudnn_ops.so.9")
+    )
+    death = Death(how="SIGBUS", rung="load", cause="libcudnn_ops.so.9 is shorter than it says")
+    verdict = Verdict(copy=copy, rungs=(Rung(name="load", status="fail"),), deaths=(death,))
+    (outcome,) = of_verify([verdict], 6).outcomes
+    assert str(outcome.place) == f"{folder}/libcudnn_ops.so.9"
+    assert outcome.remedies[0].commands == ("cudnn-doctor check",)

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from support.hostile import evil_report
 
+from cudnn_doctor.errors import BadInput
 from cudnn_doctor.machine.model import Machine, Project, Requirement, Setting
+from cudnn_doctor.report.failure import of_error
 from cudnn_doctor.report.outcomes import Run, of_check, of_verify
 from cudnn_doctor.verify.model import Copy, Death, Rung, StepResult, Verdict
 
@@ -67,4 +69,5 @@ RUNS = {
     "hostile": of_check(evil_report(), shadowed(), "warning"),
     "verified": of_verify([VERDICT], 6),
     "nothing to verify": of_verify([], 3),
+    "could not run": of_error("verify", BadInput("no such folder", where="/x", next_step="look")),
 }

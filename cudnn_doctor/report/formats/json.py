@@ -10,7 +10,10 @@ def render(run: Run) -> str:
     if run.command == "verify":
         from cudnn_doctor.report.verify import as_json
 
-        return as_json(run.verdicts).decode() + "\n"
+        return as_json(run.verdicts, run.error).decode() + "\n"
+    from cudnn_doctor.report.json import of_error
     from cudnn_doctor.report.json import render as document
 
+    if run.error:
+        return of_error(run.error, run.exit_code)
     return document(run.report, run.machine, run.fail_on)

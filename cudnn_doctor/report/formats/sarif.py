@@ -40,7 +40,7 @@ def render(run: Run) -> str:
                 },
                 "invocations": [
                     {
-                        "executionSuccessful": not crashed,
+                        "executionSuccessful": not crashed and not run.error,
                         "exitCode": run.exit_code,
                         "toolExecutionNotifications": [_notification(o) for o in crashed],
                     }

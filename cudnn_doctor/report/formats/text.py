@@ -7,6 +7,8 @@ from cudnn_doctor.report.outcomes import Run
 
 def render(run: Run) -> str:
     """The text of a check or a verification."""
+    if run.error:
+        return f"error: {run.error}\n"
     if run.command == "verify":
         from cudnn_doctor.report.verify import as_text
 
