@@ -105,6 +105,7 @@ class Arriving:
 
     def __exit__(self, *_: object) -> None:
         self.break_off()
+        self.progress.ended()
         self._hasher.join()
         if self._transfer is not None and self._thread is not None:
             self._transfer.stop()

@@ -16,6 +16,9 @@ class Progress(Protocol):
     def bytes(self, done: int, total: int | None) -> None:
         """So many bytes of the file under way are there."""
 
+    def ended(self) -> None:
+        """No more bytes of it will come."""
+
     def say(self, text: str) -> None:
         """A message, or the output of a program."""
 
@@ -27,6 +30,9 @@ class Silent:
         pass
 
     def bytes(self, done: int, total: int | None) -> None:
+        pass
+
+    def ended(self) -> None:
         pass
 
     def say(self, text: str) -> None:

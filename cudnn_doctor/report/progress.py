@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from cudnn_doctor.install.plan import AnyStep
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
+_PLAIN_SECONDS = 10.0
+_TEXT_WIDTH = 37
+"""Columns that ``131.1/529.6 MB 38.1 MB/s 0:00:11`` needs beside the bar."""
+
+
 def progress(*, quiet: bool = False) -> Progress:
     """The progress that suits stderr."""
     if quiet:
@@ -21,13 +27,29 @@ def progress(*, quiet: bool = False) -> Progress:
 
 
 class Plain:
-    """One line a step, for logs."""
+    """One line a step, for logs, and one every ten seconds of a download."""
+
+    def __init__(self) -> None:
+        self._began = self._told = 0.0
+        self._before = 0
 
     def step(self, number: int, total: int, step: AnyStep) -> None:
         print(f"[{number + 1}/{total}] {step.title}", file=sys.stderr, flush=True)
 
     def bytes(self, done: int, total: int | None) -> None:
-        pass
+        now = time.monotonic()
+        if not self._began:
+            self._began, self._told, self._before = now, now, done
+        if now - self._told < _PLAIN_SECONDS:
+            return
+        self._told = now
+        rate = (done - self._before) / (now - self._began)
+        text = f"{done / 1e6:.0f} of {total / 1e6:.0f} MB" if total else f"{done / 1e6:.0f} MB"
+        left = f", {(total - done) / rate:.0f} s left" if total and rate else ""
+        self.say(f"{text}, {rate / 1e6:.1f} MB/s{left}")
+
+    def ended(self) -> None:
+        self._began = 0.0
 
     def say(self, text: str) -> None:
         print("\n".join(f"    {line}" for line in text.splitlines()), file=sys.stderr, flush=True)
@@ -52,8 +74,9 @@ class Terminal:
             self._begin_bar()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=total)
-            if done == total:
-                self._end_bar()
+
+    def ended(self) -> None:
+        self._end_bar()
 
     def say(self, text: str) -> None:
         self._end_bar()
@@ -68,8 +91,15 @@ class Terminal:
             TransferSpeedColumn,
         )
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
-        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        width = max(4, min(40, self._console.width - _TEXT_WIDTH))
+        columns = (
+            BarColumn(width),
+            DownloadColumn(table_column=Column(no_wrap=True)),
+            TransferSpeedColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        )
         self._bar = Bar(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task("", total=None)
         self._bar.start()
