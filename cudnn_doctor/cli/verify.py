@@ -124,7 +124,7 @@ def _choose(machine: Machine, lib: str | None, python: str | None, framework: st
         if python:
             import os
 
-            prefix = os.path.realpath(python)
+            prefix = _prefix(python)
             found = [f for f in found if os.path.realpath(f.environment) == prefix] or found
         if not found:
             raise DoctorError(
@@ -170,10 +170,20 @@ def _in_folder(machine: Machine, folder: str) -> Chosen:
     )
 
 
+def _prefix(python: str) -> str:
+    """Real folder of an environment that is named by its folder or its interpreter."""
+    import os
+
+    from cudnn_doctor.machine.host import Host
+    from cudnn_doctor.machine.places import prefix_of
+
+    return os.path.realpath(prefix_of(Host(), python) or python)
+
+
 def _of_environment(machine: Machine, python: str) -> Chosen:
     import os
 
-    prefix = os.path.realpath(python)
+    prefix = _prefix(python)
     for copy in machine.copies or ():
         if copy.environment and os.path.realpath(copy.environment) == prefix and copy.shim:
             return _in_folder(machine, copy.folder)

@@ -222,3 +222,21 @@ def test_usage_errors(copy: Path) -> None:
     assert verify(copy, None, "--quick", "--full")[0] == 2
     assert verify(copy, None, "--framework", "torch")[0] == 2
     assert verify(copy.parent / "absent", None)[0] == 7
+
+
+def test_an_environment_may_be_named_by_its_interpreter(copy: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    site = prefix / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    shutil.copytree(copy, site / "nvidia/cudnn/lib", symlinks=True)
+    (prefix / "bin").mkdir()
+    (prefix / "bin/python").symlink_to(sys.executable)
+    (prefix / "pyvenv.cfg").write_text(f"home = {os.path.dirname(sys.executable)}\n")
+    for name in (str(prefix), str(prefix / "bin/python")):
+        done = subprocess.run(
+            [sys.executable, "-m", "cudnn_doctor", "verify", "--python", name, "--quick", "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        (verdict,) = json.loads(done.stdout)["verdicts"]
+        assert verdict["copy"]["folder"] == str(site / "nvidia/cudnn/lib"), done.stderr
