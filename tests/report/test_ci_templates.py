@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 import yaml
-from support import wheelworld
+from support import fakewheels, wheelworld
 from support.composite import Outcome, Runner
 from support.wheelindex import WheelIndex
 from typer.testing import CliRunner
@@ -28,6 +28,7 @@ from cudnn_doctor.matrix.model import Variant
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "templates" / "gitlab-ci.yml"
 INSTALL = "Install cuDNN"
+BUILD = "9.10.2.21"
 
 
 def validate(schema: str, *files: Path) -> None:
@@ -95,14 +96,14 @@ def test_project_files_decide_the_version(
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheels")
-    wheelworld.build_wheels(folder)
+    wheelworld.build_cuda12(folder, BUILD)
     return folder
 
 
 @pytest.fixture(scope="module")
 def matrix(wheels: Path) -> Path:
     """A matrix file that knows the small wheels only, with the real one's GPUs and drivers."""
-    real, small = load(), wheelworld.matrix_of(wheels)
+    real, small = load(), wheelworld.matrix_of(wheels, (BUILD,))
     source = next(iter(real.sources))
     releases = tuple(
         msgspec.structs.replace(
@@ -139,7 +140,7 @@ def runner(
     tmp_path_factory: pytest.TempPathFactory, environ: dict[str, str], index: WheelIndex
 ) -> Runner:
     runner = Runner(tmp_path_factory.mktemp("runner"), environ)
-    wheelworld.make_template(runner.workspace / "env")
+    fakewheels.make_venv(runner.workspace / "env")
     (runner.workspace / "requirements.txt").write_text("nvidia-cudnn-cu12==9.10.2.21\n")
     return runner
 
@@ -151,11 +152,14 @@ def act(runner: Runner, index: WheelIndex, matrix: Path, **inputs: str) -> Outco
     return runner.run(ROOT, given, {INSTALL: only})
 
 
+@pytest.fixture(scope="module")
+def installed(runner: Runner, index: WheelIndex, matrix: Path) -> Outcome:
+    return act(runner, index, matrix, version="9.10.2")
+
+
 @pytest.mark.wheels
-def test_action_installs_checks_and_tells_outputs(
-    runner: Runner, index: WheelIndex, matrix: Path
-) -> None:
-    outcome = act(runner, index, matrix, version="9.10.2")
+def test_action_installs_checks_and_tells_outputs(runner: Runner, installed: Outcome) -> None:
+    outcome = installed
     assert not outcome.failed, outcome.log
     assert outcome.outputs["version"].startswith("9.10.2")
     folder = Path(outcome.outputs["lib-path"])
@@ -171,10 +175,10 @@ def test_action_installs_checks_and_tells_outputs(
 
 
 @pytest.mark.wheels
+@pytest.mark.usefixtures("installed")
 def test_a_failing_machine_fails_the_step_with_cause_and_cure(
     runner: Runner, index: WheelIndex, matrix: Path
 ) -> None:
-    act(runner, index, matrix, version="9.10.2")
     (library,) = (runner.workspace / "env").rglob("libcudnn_ops.so.9")
     whole = library.read_bytes()
     library.write_bytes(whole[: len(whole) // 2])
@@ -227,7 +231,7 @@ def test_gitlab_job_runs_and_leaves_its_artifacts(
     job = yaml.safe_load(text)["cudnn-doctor"]
     project = tmp_path / "project"
     project.mkdir()
-    wheelworld.make_template(project / "env")
+    fakewheels.make_venv(project / "env")
     variables = {"CI_PROJECT_DIR": str(project), "CI": "true", "GITLAB_CI": "true"}
     for name, value in job["variables"].items():
         variables[name] = value.replace("$CI_PROJECT_DIR", str(project))

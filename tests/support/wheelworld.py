@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -52,10 +53,20 @@ def build_wheels(folder: Path) -> None:
     )
 
 
-def matrix_of(folder: Path) -> Matrix:
+def build_cuda12(folder: Path, build: str) -> None:
+    """cuDNN of one build for CUDA 12 and its companions."""
+    fakewheels.cudnn_wheel(folder, build)
+    for package, version, place, names in (
+        ("nvidia-cublas-cu12", "12.8.4.1", "cublas", ("libcublas.so.12", "libcublasLt.so.12")),
+        ("nvidia-cuda-nvrtc-cu12", "12.8.4.1", "cuda_nvrtc", ("libnvrtc.so.12",)),
+    ):
+        fakewheels.cuda_wheel(folder, package, version, f"nvidia/{place}/lib", names)
+
+
+def matrix_of(folder: Path, builds: Sequence[str] = BUILDS) -> Matrix:
     """A matrix that knows the cuDNN wheels of a folder."""
     releases = []
-    for build in BUILDS:
+    for build in builds:
         names = sorted(fakewheels.cudnn_libraries(build), key=lambda name: ("_" in name, name))
         wheels = tuple(
             Wheel(
