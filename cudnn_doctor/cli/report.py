@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cudnn_doctor.cli import output as out
+from cudnn_doctor.cli.check import NoGpuOption, ProjectOption, PythonOption
 from cudnn_doctor.errors import BadInput
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def report(
     verify: Annotated[
         str | None, typer.Option(metavar="FILE", help="What verify --json printed, to be drawn.")
     ] = None,
+    no_gpu: NoGpuOption = False,
+    python: PythonOption = None,
+    project: ProjectOption = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The page; - is stdout.")
     ] = "report.html",
@@ -46,8 +50,9 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML page: what is wrong and how to mend it, who loads which cuDNN, how fast."""
+    from cudnn_doctor.checks.context import Options
     from cudnn_doctor.checks.run import run_checks
-    from cudnn_doctor.machine.probe import probe_machine
+    from cudnn_doctor.machine.probe import ProbeOptions, probe_machine
     from cudnn_doctor.machine.redact import hide_secrets
     from cudnn_doctor.machine.redact import redact as redacted
     from cudnn_doctor.machine.snapshot import load_snapshot
@@ -55,11 +60,14 @@ def report(
     from cudnn_doctor.report import formats
     from cudnn_doctor.report.outcomes import of_check
 
+    if snapshot and (python or project):
+        raise typer.BadParameter("--snapshot draws saved facts: it excludes --python and --project")
     table = load(matrix)
     verdicts = _verdicts(verify) if verify else ()
-    machine = load_snapshot(snapshot) if snapshot else probe_machine()
+    probing = ProbeOptions(python=tuple(python or ()), project=project)
+    machine = load_snapshot(snapshot) if snapshot else probe_machine(probing)
     machine = redacted(machine) if redact else hide_secrets(machine)
-    judged = run_checks(machine, table)
+    judged = run_checks(machine, table, Options(no_gpu=no_gpu))
     page = formats.render("html", of_check(judged, machine, matrix=table, verdicts=verdicts))
     if output == "-":
         print(page, end="")

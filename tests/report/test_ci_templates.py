@@ -238,21 +238,37 @@ def test_gitlab_job_runs_and_leaves_its_artifacts(
     lines = list(job["script"])
     only = f"export PIP_INDEX_URL={index.url} UV_DEFAULT_INDEX={index.url} PIP_FIND_LINKS="
     lines.insert(4, f'{only}; export VIRTUAL_ENV="$CI_PROJECT_DIR/env"')
-    done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", "\n".join(lines)],
-        cwd=project,
-        env={**environ, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+
+    def run(lines: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", "\n".join(lines)],
+            cwd=project,
+            env={**environ, **variables, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+
+    done = run(lines)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert list((project / "env").rglob("libcudnn.so.9"))
+    (library,) = (project / "env").rglob("libcudnn_ops.so.9")
     reports = job["artifacts"]["reports"]
-    assert json.loads((project / reports["codequality"]).read_text()) == []
+    quality = project / reports["codequality"]
+    assert json.loads(quality.read_text()) == []
     for path in project.glob(reports["junit"]):
         ElementTree.parse(path)
-    assert (project / "cudnn-report" / "report.html").exists()
+    page = project / "cudnn-report" / "report.html"
+    assert "Healthy" in page.read_text()
     assert (project / job["cache"]["paths"][0]).is_dir()
+    # a wish that cannot be met, and a damaged library: the job fails, and its reports say why
+    assert run(lines[3:], CUDNN_VERSION_WANTED="7.0").returncode == 4
+    library.write_bytes(library.read_bytes()[:3000])
+    quality.unlink()
+    page.unlink()
+    assert run(lines[3:], CUDNN_METHOD="none").returncode == 1
+    assert "cudnn-file-damaged" in [
+        issue["check_name"] for issue in json.loads(quality.read_text())
+    ]
+    assert "cudnn-file-damaged" in page.read_text()
     shutil.rmtree(project)
