@@ -17,13 +17,14 @@ from typing import Any
 
 import msgspec
 
-from cudnn_doctor.verify import nvml
+from cudnn_doctor.verify import nvml, nvrtc
 from cudnn_doctor.verify.binding import adv, backend, cnn, ext, ops
 from cudnn_doctor.verify.binding.library import Cudnn, load_order, mapped_files, open_global
 from cudnn_doctor.verify.binding.status import CudnnError, status_name
 from cudnn_doctor.verify.causes import initialise_cause, step_cause
 from cudnn_doctor.verify.cuda import CudaError, Driver
 from cudnn_doctor.verify.model import Event, Job, Status
+from cudnn_doctor.versions import CudnnVersion
 
 _VERSION_CHECKS = {
     "graph": "cudnnGraphVersionCheck",
@@ -165,8 +166,6 @@ def _versions(job: Job, report: Reporter) -> dict[str, Any]:
         if cudnn.has(name):
             facts[key] = cudnn.number(name)
     report.fact(**facts)
-    from cudnn_doctor.versions import CudnnVersion
-
     said = CudnnVersion.decode(cudnn.version)
     if job.copy.version and CudnnVersion.parse(job.copy.version).release != said.release:
         raise Fault(f"cudnnGetVersion says {said.short}, the files say {job.copy.version}")
@@ -248,6 +247,13 @@ class Session:
             raise Fault(self._because(error.name, str(error))) from error
         return {"detail": f"cudnnCreate on {self.device.name}"}
 
+    def without_nvrtc(self) -> str:
+        """Why this copy cannot compile at run time here; empty where NVRTC is not the cause."""
+        copy, release = self.job.copy, CudnnVersion.decode(self.cudnn.version).release
+        cudart = self.facts.get("cudart")
+        cuda = copy.cuda or (str(cudart // 1000) if cudart else "")
+        return nvrtc.missing(copy, release, cuda, self.device.compute_capability)
+
     def arithmetic(self) -> str:
         """The library for references: ``numpy``, ``cupy`` or ``plain`` (none)."""
         wanted = self.job.references
@@ -313,12 +319,17 @@ def _cannot(why: str) -> dict[str, Any]:
 def _do(session: Session, rung: str, steps: Iterable[Any]) -> bool:
     from cudnn_doctor.verify import speed
     from cudnn_doctor.verify.cublas import CublasError
+    from cudnn_doctor.verify.lab import Uncompiled
 
     def run(step: Any) -> dict[str, Any]:
         try:
             data: dict[str, Any] = step.run(session.lab)
         except CublasError as error:
             raise Skip(f"cuBLAS is needed for the reference rate: {error}") from error
+        except Uncompiled as error:
+            if why := session.without_nvrtc():
+                raise Fault(f"{why} [{error}]") from error
+            raise
         except CudnnError as error:
             if session.job.copy.flavour == "jit" and "SUBLIBRARY" in error.name:
                 raise Skip("the JIT flavour does not ship the library that does this") from error

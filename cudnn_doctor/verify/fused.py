@@ -15,7 +15,7 @@ from cudnn_doctor.verify.binding.status import CudnnError
 from cudnn_doctor.verify.convolve import memory_axes, require
 from cudnn_doctor.verify.cuda import Buffer
 from cudnn_doctor.verify.formats import FORMATS, Format
-from cudnn_doctor.verify.lab import Lab, Unsupported, run_twice
+from cudnn_doctor.verify.lab import Lab, Uncompiled, Unsupported, run_twice
 from cudnn_doctor.verify.workloads import Convolution
 
 Choice = Callable[[Engine], bool]
@@ -55,7 +55,8 @@ def plans(cudnn: Cudnn, graph: Graph, choice: Choice) -> Iterator[Plan]:
 
 
 def first_plan(cudnn: Cudnn, graph: Graph, choice: Choice) -> Plan:
-    """The best plan; raises Unsupported where no engine of the kind is proposed or can be built."""
+    """The best plan; raises Unsupported where no engine of the kind is proposed or can be built
+    (Uncompiled where one is wanted that compiles at run time and none is proposed)."""
     try:
         for plan in plans(cudnn, graph, choice):
             return plan
@@ -63,7 +64,8 @@ def first_plan(cudnn: Cudnn, graph: Graph, choice: Choice) -> Plan:
         if error.unsupported:
             raise Unsupported(str(error)) from error
         raise
-    raise Unsupported("no engine of this kind is proposed for it")
+    kind = Uncompiled if choice is run_time_compiled else Unsupported
+    raise kind("no engine of this kind is proposed for it")
 
 
 class Bound(NamedTuple):

@@ -17,6 +17,10 @@ class Unsupported(Exception):
     """cuDNN or the GPU does not do this; the text says which and why."""
 
 
+class Uncompiled(Unsupported):
+    """No engine that compiles its kernels at run time is proposed."""
+
+
 class Refused(Exception):
     """cuDNN does not do what every release does on every GPU: a fault, not an answer."""
 

@@ -125,7 +125,7 @@ def test_the_ext_library_is_put_to_work_and_checked(
     outcome = run_child(job, environ=environ, timeout=60)
     steps = {step.step: step for step in outcome.steps}
     assert steps["causal convolution fp32"].status == status, outcome
-    assert steps["causal convolution bf16"].status == "skip"
+    assert "causal convolution bf16" not in steps  # it compiles for seconds: --full alone
 
 
 JIT = ("libcudnn.so.9", "libcudnn_engines_runtime_compiled.so.9", "libcudnn_graph.so.9")
