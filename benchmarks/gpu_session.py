@@ -3,7 +3,8 @@
 Usage: python benchmarks/gpu_session.py OUT [NAME...]
 
 NAMEs choose steps by how their names begin: ``healthy``, ``faults``, ``rest``, ``gpus`` (two
-or more of them). Each step's output goes to a file of its own, all of them into OUT/verify.tar.gz;
+or more of them), ``last`` (the wheel on two or more GPUs, in some 90 seconds; only where it is
+named). Each step's output goes to a file of its own, all of them into OUT/verify.tar.gz;
 one line a step is printed. A step that fails or hangs does not keep the others from running. THIRD
 and CU12 in the environment name the folders of a further copy and of one for CUDA 12.
 """
@@ -27,6 +28,10 @@ DISTRO = Path("/usr/lib/x86_64-linux-gnu")
 SCRATCH = Path("/tmp/cudnn-doctor-session")
 CLI = [sys.executable, "-m", "cudnn_doctor", "verify"]
 SEED = ["--seed", "20261130"]
+TESTS = [
+    sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider",
+    str(ROOT / "tests/verify/test_verify_gpu.py"),
+]  # fmt: skip
 
 
 def wheel_folder() -> Path | None:
@@ -163,9 +168,10 @@ def steps(chosen: list[str]) -> Iterator[Step]:
         "faults": lambda: faults(found["wheel"], found.get("distro")),
         "rest": lambda: named("rest-", rest(found)),
         "gpus": lambda: named("gpus-", gpus(found)),
+        "last": lambda: named("last-", last(found)),
     }
     for group, make in groups.items():
-        if not chosen or any(name.startswith(group) for name in chosen):
+        if (not chosen and group != "last") or any(name.startswith(group) for name in chosen):
             yield from make()
 
 
@@ -177,8 +183,8 @@ def gpus(found: dict[str, Path]) -> Iterator[Step]:
     """All GPUs side by side."""
     for name, folder in found.items():
         lib = ["--lib", str(folder), *SEED, "--all-gpus", "--json"]
-        yield f"quick-{name}", [*CLI, *lib, "--quick"], {}
-        yield f"default-{name}", [*CLI, *lib], {}
+        yield f"all-gpus-quick-{name}", [*CLI, *lib, "--quick"], {}
+        yield f"all-gpus-default-{name}", [*CLI, *lib], {}
 
 
 def healthy(found: dict[str, Path]) -> Iterator[Step]:
@@ -218,11 +224,17 @@ def rest(found: dict[str, Path]) -> Iterator[Step]:
     if "third" in found:
         other = ["--compare", str(found["third"])]
         yield "compare", [*CLI, *lib, *other], {}
-    tests = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", str(ROOT / "tests/verify")]
-    yield "pytest", [*tests, "-p", "no:cacheprovider"], {}
+    yield "pytest", TESTS, {}
     for name in ("third", "wheel"):
         if name in found:
             yield f"full-{name}", [*CLI, "--lib", str(found[name]), *SEED, "--full", "--json"], {}
+
+
+def last(found: dict[str, Path]) -> Iterator[Step]:
+    """The wheel on all GPUs side by side, NVRTC out of reach, the tests for GPUs."""
+    yield from gpus({"wheel": found["wheel"]})
+    yield from faults(found["wheel"], None, ("garbage-libnvrtc",))
+    yield "pytest", TESTS, {}
 
 
 _AGAIN = (

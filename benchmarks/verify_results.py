@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
-GROUPS = re.compile(r"(?:healthy-|rest-|gpus-)(?=[a-z])")
+GROUPS = re.compile(r"(?:healthy-|rest-|gpus-|last-)(?=[a-z])")
 PATHS = (
     (re.compile(r"/[\w/.-]*?/site-packages/"), "SITE/"),
     (re.compile(r"/tmp/cudnn-doctor-session/"), "SCRATCH/"),
@@ -154,6 +154,18 @@ def faults(found: dict[str, Any]) -> Iterator[str]:
             yield f"| {key.removeprefix('faults-')} | {said(one)} | {'<br>'.join(why)} |"
 
 
+def side_by_side(found: dict[str, Any]) -> Iterator[str]:
+    yield "| step | GPU | seconds | verdict | bf16 convolution |"
+    yield "|---|---|---|---|---|"
+    for key in sorted(k for k in found if k.startswith("all-gpus") and verdict(found, k)):
+        for number, one in enumerate(found[key]["verdicts"]):
+            rates = [s["data"]["tflops"] for s in one["steps"] if "tflops" in s.get("data", {})]
+            rate = f"{rates[0]:.0f} TFLOP/s" if rates else "not run"
+            yield (
+                f"| {key} | {number}, {one['gpu']} | {one['seconds']:.1f} | {said(one)} | {rate} |"
+            )
+
+
 def cut(text: str) -> str:
     return (text if len(text) < 220 else text[:217] + "...").replace("|", "\\|")
 
@@ -183,7 +195,7 @@ def torch(found: dict[str, Any]) -> Iterator[str]:
 SECTIONS = (
     ("Copies", copies), ("Every library used", used), ("Rates", rates), ("Errors", errors),
     ("Known wrong results", known), ("Beside PyTorch, in one run", torch),
-    ("Faults made on purpose", faults),
+    ("All GPUs side by side", side_by_side), ("Faults made on purpose", faults),
 )  # fmt: skip
 
 
