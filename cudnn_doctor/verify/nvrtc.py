@@ -27,7 +27,8 @@ def missing(copy: Copy, release: Release, cuda: str, cc: tuple[int, int]) -> str
     """Why run-time compilation is impossible, for a copy that proposes no engine which does it:
     what was looked for, where, and what brings it. Empty where NVRTC is not the cause.
 
-    ``cuda`` is the copy's CUDA major, empty where it is not known. Opens NVRTC in this process, as the copy would.
+    ``cuda`` is the copy's CUDA major, empty where it is not known. Opens NVRTC in this process, as
+    the copy would.
     """
     ships = any(name.startswith(f"libcudnn_{_PART}.") for name in copy.libraries)
     name = companion_soname(_NVRTC, cuda)
@@ -42,7 +43,7 @@ def missing(copy: Copy, release: Release, cuda: str, cc: tuple[int, int]) -> str
         errors.append(error)
     wheel = f"'nvidia-cuda-nvrtc=={cuda}.*'" if int(cuda) >= 13 else f"nvidia-cuda-nvrtc-cu{cuda}"
     return (
-        f"kernels cannot be compiled at run time: libnvrtc is missing or cannot be opened "
+        "kernels cannot be compiled at run time: libnvrtc is missing or cannot be opened "
         f"({'; '.join(errors)}; looked for in LD_LIBRARY_PATH, {', '.join(folders)} and the "
         f"loader's own folders). In this copy's environment: python -m pip install {wheel}; "
         f"for a system's copy: NVRTC of the toolkit for CUDA {cuda}"
