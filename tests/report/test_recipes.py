@@ -155,6 +155,31 @@ def files_of(root: Path) -> set[Path]:
     return {path.relative_to(root) for path in root.rglob("*") if path.is_file()}
 
 
+def run_in(image: Path, script: str) -> str:
+    done = subprocess.run(
+        ["chroot", str(image), "/bin/sh", "-c", f"cd /\n{script}"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "no_proxy": "127.0.0.1"},
+        timeout=120,
+    )
+    return done.stdout
+
+
+@pytest.mark.root
+def test_apptainer_post_ends_with_the_libraries_in_the_loader_s_cache(
+    cli: Cli, server: RedistServer, image: Path
+) -> None:
+    text = recipe(cli, server, "apptainer", "/opt/cudnn")
+    post = text.partition("%post\n")[2].partition("\n%environment")[0]
+    run_in(image, "\n".join(line for line in post.splitlines() if "apt-get" not in line))
+    try:
+        assert "/opt/cudnn/" in run_in(image, "ldconfig -p | grep libcudnn.so")
+    finally:
+        run_in(image, "rm -rf /opt/cudnn /etc/ld.so.conf.d/*cudnn*; ldconfig")
+
+
 @pytest.mark.root
 def test_an_image_is_built_from_the_printed_dockerfile_and_checked(
     cli: Cli, server: RedistServer, image: Path, tmp_path: Path
@@ -162,16 +187,12 @@ def test_an_image_is_built_from_the_printed_dockerfile_and_checked(
     dockerfile = recipe(cli, server, "dockerfile", "/opt/cudnn")
     before = files_of(image)
     for script in layers(dockerfile):
-        subprocess.run(
-            ["chroot", str(image), "/bin/sh", "-c", f"cd /\n{script}"],
-            check=True,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "no_proxy": "127.0.0.1"},
-            timeout=120,
-        )
+        run_in(image, script)
     left = {path for path in files_of(image) - before if path.suffix in (".xz", ".new")}
     assert left == set(), "what was fetched stays in the layer"
     report = tmp_path / "check.sarif"
     arguments = ("check", "--root", image, "--no-gpu", "--report", f"sarif={report}")
+    assert "/opt/cudnn/" in run_in(image, "ldconfig -p | grep libcudnn.so")
     document = cli.json(*arguments)
     copies = {copy["folder"]: copy.get("version", "") for copy in document["machine"]["copies"]}
     assert copies == {f"/opt/cudnn/{SHORT}-cuda12/lib": SHORT}
