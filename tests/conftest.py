@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,11 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("CUDNN_DOCTOR_STATE", str(base / "state"))
         patch.setenv("CUDNN_DOCTOR_CACHE", str(base / "cache"))
         yield
+
+
+def pytest_configure() -> None:
+    """Let programs of the tests' own environment (uv) be found, after all others."""
+    os.environ["PATH"] += os.pathsep + os.path.dirname(sys.executable)
 
 
 def _gpu_here() -> bool:
