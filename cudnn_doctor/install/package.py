@@ -64,6 +64,7 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         *([] if request.fresh else [_guard(manager)]),
         *manager.before(targets, request.version),
         *steps,
+        *([] if request.fresh else [_guard(manager, manager.install(targets, drop))]),
         _run(f"install {shown}", manager.install(targets, drop)),
         *manager.after(targets, hold=request.hold),
         *([] if request.fresh else [_proof(choice, request, matrix)]),
@@ -80,10 +81,12 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     )
 
 
-def _guard(manager: Manager) -> GuardSystem:
+def _guard(manager: Manager, finish: tuple[str, ...] = ()) -> GuardSystem:
+    what = "which files of cuDNN and CUDA are there" if finish else "which packages are installed"
     return GuardSystem(
-        title="remember which packages are installed",
+        title=f"remember {what}",
         manager=manager.name,  # type: ignore[arg-type]
+        finish=finish,
     )
 
 

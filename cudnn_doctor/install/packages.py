@@ -10,7 +10,7 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import AnyStep
 from cudnn_doctor.matrix.model import DistroPackage, NvidiaRepository
 
-ENVIRON = {"DEBIAN_FRONTEND": "noninteractive"}
+ENVIRON = {"DEBIAN_FRONTEND": "noninteractive", "ZYPP_LOCK_TIMEOUT": "60"}
 """Variables under which the managers' commands run."""
 
 
@@ -84,7 +84,13 @@ class Manager(Protocol):
         """Name -> version of each."""
 
     def mend(self) -> tuple[tuple[str, ...], ...]:
-        """Commands that finish what a killed manager left; they do nothing where all is well."""
+        """Commands that make a manager usable that was killed; they do nothing where all is
+        well."""
+
+    def outdated(
+        self, before: Mapping[str, str], now: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
+        """Commands that take away old packages whose successors are there beside them."""
 
     def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
         """Commands that bring ``changed`` back to their versions and remove ``added``."""

@@ -116,6 +116,11 @@ class Apt:
     def mend(self) -> tuple[tuple[str, ...], ...]:
         return (("dpkg", "--configure", "-a"),)
 
+    def outdated(
+        self, before: Mapping[str, str], now: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
+        return ()
+
     def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
         words = [f"{name}={version}" for name, version in changed.items()]
         words += [f"{name}-" for name in added]

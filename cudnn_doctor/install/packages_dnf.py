@@ -93,7 +93,12 @@ class Dnf:
         return rpm.parse_installed(output)
 
     def mend(self) -> tuple[tuple[str, ...], ...]:
-        return ()
+        return rpm.mend()
+
+    def outdated(
+        self, before: Mapping[str, str], now: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
+        return rpm.outdated(before, now)
 
     def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
         keys, packages = rpm.split_keys(added)

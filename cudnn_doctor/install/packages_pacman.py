@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from cudnn_doctor.install.packages import RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep
 
+_LOCK = "/var/lib/pacman/db.lck"
 _CACHE = "/var/cache/pacman/pkg"
 
 
@@ -70,6 +73,12 @@ class Pacman:
         return {row[0]: row[1] for row in rows if len(row) == 2}
 
     def mend(self) -> tuple[tuple[str, ...], ...]:
+        stale = os.path.exists(_LOCK) and not _at_work()
+        return (("rm", "--force", _LOCK),) if stale else ()
+
+    def outdated(
+        self, before: Mapping[str, str], now: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
         return ()
 
     def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
@@ -86,6 +95,15 @@ class Pacman:
 def _upstream(version: str) -> str:
     """``9.12.0.46`` of ``1:9.12.0.46-2``."""
     return version.rpartition("-")[0].rpartition(":")[2]
+
+
+def _at_work() -> bool:
+    """Whether any pacman runs: its lock does not tell who made it."""
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if comm.read_text("utf-8", "replace").strip() == "pacman":
+                return True
+    return False
 
 
 def _cached(name: str, version: str) -> str:

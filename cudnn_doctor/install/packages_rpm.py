@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Mapping
+
 from cudnn_doctor.install.packages import RepositoryFile
 from cudnn_doctor.install.plan import AnyStep, Run, WriteFile
 
@@ -43,15 +46,40 @@ def installed() -> tuple[str, ...]:
 
 
 def parse_installed(output: str) -> dict[str, str]:
-    """``name.arch`` -> ``epoch:version-release``; a key is its own name and version."""
+    """``name.arch`` -> ``epoch:version-release``, several in one text where it is there several
+    times; a key is its own name and version."""
     found = {}
     for line in output.splitlines():
         name, version, epoch, arch = (*line.split("\t"), "", "", "")[:4]
         if name == _KEYS:
             found[f"{name}-{version}"] = version
         else:
-            found[f"{name}.{arch}"] = version if epoch == "0" else f"{epoch}:{version}"
+            full = version if epoch == "0" else f"{epoch}:{version}"
+            also = found.get(f"{name}.{arch}")
+            found[f"{name}.{arch}"] = f"{also} {full}" if also else full
     return found
+
+
+def mend() -> tuple[tuple[str, ...], ...]:
+    """Rebuild a database that cannot be read any more."""
+    command = ("rpm", "-q", "--all")
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return (("rpm", "--rebuilddb"),) if done.returncode or done.stderr else ()
+
+
+def outdated(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """Commands that erase the old one of a package that a kill left there twice."""
+    doubled = [
+        name
+        for name, version in now.items()
+        if " " in version and name in before and before[name] in version.split()
+    ]
+    named = []
+    for name in doubled:
+        if " " not in before[name]:  # as kernels are
+            stem, _, arch = name.rpartition(".")
+            named.append(f"{stem}-{before[name].rpartition(':')[2]}.{arch}")
+    return (("rpm", "--erase", "--nodeps", *named),) if named else ()
 
 
 def split_keys(names: list[str]) -> tuple[list[str], list[str]]:

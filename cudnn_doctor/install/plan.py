@@ -126,6 +126,9 @@ class GuardSystem(Step, frozen=True, kw_only=True):
     change can be taken back: exact versions again, or removed where they were absent."""
 
     manager: Literal["apt", "dnf", "zypper", "pacman"]
+    finish: tuple[str, ...] = ()
+    """The command that comes next: where it was killed half-way it is run again before it is taken
+    back, because a manager knows nothing of the files that it had not recorded yet."""
 
 
 class Run(Step, frozen=True, kw_only=True):

@@ -75,6 +75,11 @@ def recover(base: Path) -> bool:
         return executor.recover(state_of(base), Silent())
 
 
+def recover_and_look(base: Path) -> object:
+    recover(base)
+    return look(base)
+
+
 def counted(at: int) -> None:
     """Kill this process before the ``at``-th thing that it does to the disk."""
     calls = 0
@@ -96,9 +101,10 @@ def counted(at: int) -> None:
     wrap(journal.Journal, "note")
 
 
-def execute_and_die(base: Path, at: int) -> None:
+def execute_and_die(base: Path, at: int) -> bool:
     counted(at)
     execute(base)
+    return True
 
 
 def recover_and_die(base: Path, at: int) -> bool:
@@ -136,12 +142,11 @@ def test_a_kill_at_any_point_is_mended_in_the_next_layer(layers: Path, base: Pat
     roots.inside(layer, execute, base)
     new = roots.inside(layer, look, base)
     ends = []
-    for at in range(1, 1000):
+    for at in range(1, 1000, 5):
         first = roots.Overlay(layers / f"{at}-a")
         killed = roots.result(*roots.start(first, execute_and_die, base, at)) is None
         second = roots.Overlay(layers / f"{at}-b", (first.upper,))
-        roots.inside(second, recover, base)
-        now = roots.inside(second, look, base)
+        now = roots.inside(second, recover_and_look, base)
         assert now in (old, new), at
         ends.append(now == new)
         if not killed:
@@ -149,3 +154,21 @@ def test_a_kill_at_any_point_is_mended_in_the_next_layer(layers: Path, base: Pat
     assert ends == sorted(ends), "new, then old again"
     assert True in ends
     assert False in ends
+
+
+def test_a_kill_of_the_mending_is_mended_in_a_third_layer(layers: Path, base: Path) -> None:
+    layer = roots.Overlay(layers / "untouched")
+    old = roots.inside(layer, look, base)
+    roots.inside(layer, execute, base)
+    new = roots.inside(layer, look, base)
+    for at in range(40, 1000, 37):
+        first = roots.Overlay(layers / f"{at}-a")
+        if roots.result(*roots.start(first, execute_and_die, base, at)):
+            break
+        for again in range(1, 1000, 29):
+            second = roots.Overlay(layers / f"{at}-{again}-b", (first.upper,))
+            killed = roots.result(*roots.start(second, recover_and_die, base, again)) is None
+            third = roots.Overlay(layers / f"{at}-{again}-c", (second.upper, first.upper))
+            assert roots.inside(third, recover_and_look, base) in (old, new), (at, again)
+            if not killed:
+                break

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -328,7 +327,7 @@ def test_a_kill_in_the_middle_of_dpkg_is_mended(root: Path, matrix: Matrix) -> N
     deadline = time.monotonic() + 60
     while not unpacking(root) and time.monotonic() < deadline:
         time.sleep(0.0005)
-    os.killpg(child, signal.SIGKILL)
+    roots.kill(child)
     assert roots.result(child, reading) is None
     assert roots.inside(root, recover)
     assert roots.inside(root, versions) == both("9.1.0.70")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -223,19 +223,42 @@ def unpacking(root: roots.Overlay) -> bool:
     return folder.is_dir() and any("9.12.0" in name for name in os.listdir(folder))
 
 
+def linked(root: roots.Overlay) -> bool:
+    """rpm has put the new version into place."""
+    link = root.upper / "usr/lib64/libcudnn.so.9"
+    return link.is_symlink() and "9.12.0" in os.readlink(link)
+
+
+def next_package(root: roots.Overlay) -> bool:
+    """rpm has written the package that comes next."""
+    header = root.upper / "usr/include/cudnn_version_v9.h"
+    return header.is_file() and "MINOR 12" in header.read_text()
+
+
+def unlike_old(path: Path) -> bool:
+    """A remainder of the new version (not a mark of the overlay that something is gone)."""
+    return path.is_file() and ("9.12.0" in path.name or ";" in path.name)
+
+
+@pytest.mark.parametrize("moment", [unpacking, linked, next_package])
 def test_a_kill_in_the_middle_of_rpm_is_mended(
-    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+    root: roots.Overlay,
+    manager: str,
+    matrix: Matrix,
+    key: SigningKey,
+    moment: Callable[[roots.Overlay], bool],
 ) -> None:
     roots.inside(root, install, manager, matrix, "9.1.0.70")
     child, reading = roots.start(root, install, manager, matrix, "9.12.0.46")
     deadline = time.monotonic() + 60
-    while not unpacking(root) and time.monotonic() < deadline:
+    while not moment(root) and time.monotonic() < deadline:
         time.sleep(0.0005)
-    os.killpg(child, signal.SIGKILL)
+    roots.kill(child)
     assert roots.result(child, reading) is None
     assert roots.inside(root, recover)
     assert roots.inside(root, versions) == both("9.1.0.70", key)
     assert roots.inside(root, shell, "rpm -Va --nosignature --nodeps | grep -v glibc || true") == ""
+    assert not [p for p in (root.upper / "usr/lib64").iterdir() if unlike_old(p)]
     roots.inside(root, install, manager, matrix, "9.12.0.46")
     assert roots.inside(root, versions) == both("9.12.0.46", key)
 

@@ -68,7 +68,8 @@ def build_packages(folder: Path, scratch: Path) -> None:
         needs = f"libcudnn9-cuda-12 (= {same}), libcudnn9-headers-cuda-12 (= {same})"
         build_deb(folder, "libcudnn9-dev-cuda-12", same, {}, [f"Depends: {needs}"])
         excludes = ["Conflicts: libcudnn9-cuda-12, libcudnn9-dev-cuda-12"]
-        build_deb(folder, "libcudnn9-jit-cuda-12", same, libraries, excludes)
+        jit = {place: path for place, path in libraries.items() if fakewheels.JIT.match(path.name)}
+        build_deb(folder, "libcudnn9-jit-cuda-12", same, jit, excludes)
     for build in ("8.9.6.50", "8.9.7.29"):
         same = f"{build}-1+cuda12.2"
         build_deb(folder, "libcudnn8", same, _libraries(scratch, build))

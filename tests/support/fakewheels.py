@@ -147,6 +147,10 @@ def cudnn_folder(folder: Path, version: str, cuda: str = "12") -> Path:
     return folder
 
 
+JIT = re.compile(r"libcudnn(_graph|_engines_runtime_compiled|_engines_tensor_ir)?\.so\b")
+"""Libraries that the JIT flavour has as well."""
+
+
 # -- its companions and users
 
 

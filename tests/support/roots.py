@@ -6,10 +6,13 @@ places, and takes its mounts with it when it dies, however it dies.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pickle
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +77,28 @@ def result(child: int, reading: int) -> Any:
     if not done:
         raise value
     return value
+
+
+def kill(child: int) -> None:
+    """Kill the child and all that it started, and wait until nobody is left who holds its mounts:
+    an overlay that is mounted twice over one upper shows rubbish."""
+    namespace = os.readlink(f"/proc/{child}/ns/mnt")
+    os.killpg(child, signal.SIGKILL)
+    while left := _members(namespace):  # daemons, such as gpg-agent, have left the group
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
+    time.sleep(0.05)  # the kernel unmounts after the last one's end
+
+
+def _members(namespace: str) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if os.readlink(process / "ns/mnt") == namespace:
+                found.append(int(process.name))
+    return found
 
 
 def inside(root: Path | Overlay, function: Callable[..., Any], *args: Any) -> Any:

@@ -53,7 +53,8 @@ def build_packages(folder: Path, scratch: Path) -> None:
             folder, "libcudnn9-devel-cuda-12", build, {f"usr/include/{header.name}": header}, needs
         )
         excludes = ["Conflicts: libcudnn9-cuda-12"]
-        build_rpm(folder, "libcudnn9-jit-cuda-12", build, files, excludes)
+        jit = {place: path for place, path in files.items() if fakewheels.JIT.match(path.name)}
+        build_rpm(folder, "libcudnn9-jit-cuda-12", build, jit, excludes)
     build_rpm(folder, "libcublas-12-8", "12.8.4.1", {})
     build_rpm(folder, "glibc", "2.34", {})
     build_rpm(folder, "a-framework", "1.0", {}, ["Requires: libcudnn9-cuda-12"])
