@@ -173,6 +173,8 @@ def _flattened(w: Words) -> tuple[Remedy, ...]:
     return (
         _r("Unpack the archive again with its links", f"sudo rm {folder}/libcudnn*",
            f"sudo cp -P <archive>/lib/libcudnn* {folder}/", "sudo ldconfig", root=True),
+        _r("Or make each copy a link again", f"cd {folder} && sudo ln -sf libcudnn.so.{w.major or 8}.<minor>.<patch> libcudnn.so.{w.major or 8}",
+           root=True),
         _r("Make the folder known to the loader",
            f"echo {folder} | sudo tee /etc/ld.so.conf.d/cudnn.conf && sudo ldconfig", root=True),
     )  # fmt: skip
@@ -288,11 +290,6 @@ def _shadow(w: Words) -> tuple[Remedy, ...]:
     if folder and not conda:
         found.append(_r("Or remove the copy there", f"sudo rm {folder}/libcudnn*", root=True))
     return tuple(found)
-
-
-@_for("bundled-copy-wins")
-def _bundled(w: Words) -> tuple[Remedy, ...]:
-    return (_r("Upgrade the framework: its own copy is what is loaded", "pip install -U torch"),)
 
 
 @_for("cudnn-older-than-framework-build")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudnn_doctor.checks.model import Remedy
+from cudnn_doctor.explain import remedies_access as access
 from cudnn_doctor.explain import remedies_packages as packages
 from cudnn_doctor.explain.wording import Words
 
@@ -241,8 +242,10 @@ def _cublas(w: Words) -> tuple[Remedy, ...]:
 
 TABLE: dict[str, Maker] = {
     "driver-too-old": _driver_too_old,
-    "driver-not-installed": lambda w: (
-        _r("Install the driver and reboot", *_driver_commands(w, "580"), root=True),),
+    "driver-not-installed": lambda w: access.no_driver(
+        w, _r("Install the driver and reboot", *_driver_commands(w, "580"), root=True)),
+    "no-nvidia-gpu": _fixed(_r("Run on the CPU, or on a machine with an NVIDIA GPU", "lspci | grep -i nvidia   # nothing",
+        "pip install torch --index-url https://download.pytorch.org/whl/cpu")),
     "ptx-newer-than-driver": _ptx,
     "driver-user-kernel-mismatch": _mismatch,
     "compat-libcuda-on-geforce": _compat,
@@ -266,7 +269,7 @@ TABLE: dict[str, Maker] = {
     "jetson-package-mismatch": _jetson,
     "container-without-gpu": _compose,
     "docker-desktop-context": _desktop,
-    "device-nodes-missing": _fixed(_r("Create the nodes", "sudo nvidia-modprobe -c 0 -u", root=True)),
+    "device-nodes-missing": _fixed(_r("Create the nodes", "sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -c 0 -u", root=True)),
     "cgroup-device-revoked": _fixed(
         _r("Restart the container", "docker restart <container>"),
         _r("Lasting: make the links that systemd looks for",
@@ -277,10 +280,8 @@ TABLE: dict[str, Maker] = {
         _r("Rootful docker: switch them on",
            "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place && sudo systemctl restart docker",
            root=True)),
-    "selinux-denies-gpu": _fixed(_r("Allow containers the devices", "sudo setsebool -P container_use_devices=true", root=True)),
-    "permission-denied": _fixed(
-        _r("Join the group that owns the nodes", 'ls -l /dev/nvidia*', 'sudo usermod -aG video,render "$USER"   # log in again',
-           root=True)),
+    "selinux-denies-gpu": access.selinux,
+    "permission-denied": access.permission,
     "apt-version-pin-conflict": packages.apt_pin,
     "apt-wrong-distro-repo": packages.apt_repo,
     "apt-repos-mixed": _fixed(_r("Keep one of the two sources",
@@ -293,14 +294,11 @@ TABLE: dict[str, Maker] = {
     "pip-pin-conflict": packages.placeholder_pin,
     "index-lacks-pinned-version": packages.index,
     "download-corrupt": packages.corrupt,
-    "network-blocked": _fixed(
-        _r("Go through the proxy, with its certificate", "export HTTPS_PROXY=http://<proxy>:<port>", "pip install --cert <the proxy's CA.pem> <package>"),
-        _r("Offline: fetch elsewhere, carry over", "pip download -d wheels <package>   # there", "pip install --no-index --find-links wheels <package>   # here")),
+    "network-blocked": access.network,
     "tmp-full": _fixed(_r("Unpack on a large file system",
         'mkdir -p "$HOME/tmp" && TMPDIR="$HOME/tmp" pip install --no-cache-dir <package>', auto=True)),
     "disk-full": _fixed(_r("Make room", "df -h; pip cache purge; docker system df   # then again")),
-    "read-only-target": _fixed(_r("Install into an environment of your own",
-        'python3 -m venv ~/venv && ~/venv/bin/pip install <package>')),
+    "read-only-target": access.not_writable,
     "known-bad-release": _known_bad,
     "dev-headers-wrong-path": packages.headers,
     "cmake-variable-wrong": _fixed(_r("A file for the library, a folder for the headers",
@@ -319,6 +317,9 @@ TABLE: dict[str, Maker] = {
     "cudnn-version-wrong-results": _fixed(
         _r("Compute in float32, or update torch", "pip install -U torch   # or run without half precision")),
     "cudnn-version-performance": _conv3d,
+    "bundled-copy-wins": access.bundled,
+    "cudnn-heuristic-regression": access.heuristic,
+    "cudnn-version-regression": access.regression,
     "known-nondeterminism": _fixed(_r("Ask for deterministic engines", "python: torch.use_deterministic_algorithms(True)",
         "export CUBLAS_WORKSPACE_CONFIG=:4096:8")),
     "benign-noise": _fixed(_r("Nothing to fix; if something fails, its reason is in another line")),

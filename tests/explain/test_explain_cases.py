@@ -19,6 +19,7 @@ from cudnn_doctor.machine.described import describe
 HERE = Path(__file__).resolve().parent.parent / "cases"
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "cases.yaml").read_text())
 VARIANTS: list[dict[str, Any]] = yaml.safe_load((HERE / "variants.yaml").read_text())
+MORE: list[dict[str, Any]] = yaml.safe_load((HERE / "more.yaml").read_text())
 BY_ID = {case["id"]: case for case in CASES}
 
 CULPRITS = {
@@ -178,6 +179,20 @@ def test_variant(variant: dict[str, Any]) -> None:
     alone = _answer(variant["log"], None)
     first = [d.id for d in alone[:3]]
     assert variant["check"] in first or _names_what_is_missing(alone), first
+
+
+@pytest.mark.parametrize("more", MORE, ids=lambda m: f"{m['check']}-{m['log'][:24]}")
+def test_more_kinds(more: dict[str, Any]) -> None:
+    diagnoses = _answer(more["log"], more["machine"])
+    assert diagnoses and diagnoses[0].id == more["check"]
+    assert str(more["culprit"]) in diagnoses[0].culprit
+    commands = _commands(diagnoses[0])
+    assert str(more["fix"]).lower() in commands.lower()
+    assert not any(re.search(trap, commands) for trap in NEVER)
+    if more.get("alone", True):
+        alone = _answer(more["log"], None)
+        first = [d.id for d in alone[:3]]
+        assert more["check"] in first or _names_what_is_missing(alone), first
 
 
 def test_every_case_has_two_variants_written_by_hand() -> None:

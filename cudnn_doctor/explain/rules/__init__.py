@@ -6,6 +6,10 @@ from collections.abc import Callable
 
 from cudnn_doctor.explain.case import Case
 from cudnn_doctor.explain.rules.access import ACCESS_RULES
+from cudnn_doctor.explain.rules.behaviour import BEHAVIOUR_RULES
+from cudnn_doctor.explain.rules.build import BUILD_RULES
+from cudnn_doctor.explain.rules.compiling import COMPILING_RULES
+from cudnn_doctor.explain.rules.devices import DEVICE_RULES
 from cudnn_doctor.explain.rules.files import FILE_RULES
 from cudnn_doctor.explain.rules.gpu import GPU_RULES
 from cudnn_doctor.explain.rules.missing import MISSING_RULES
@@ -25,4 +29,8 @@ RULES: tuple[Callable[[Case], None], ...] = (
     *PACKAGE_RULES,
     *STATUS_RULES,
     *STATE_RULES,
+    *COMPILING_RULES,
+    *DEVICE_RULES,
+    *BUILD_RULES,
+    *BEHAVIOUR_RULES,
 )

@@ -52,7 +52,7 @@ def build_capability(case: Case) -> tuple[str, tuple[int, ...]]:
 
 def no_kernels(case: Case) -> None:
     """No code for this GPU in the build: too new or too old, by the capability."""
-    seen = case.first("no-kernel-image", "capability-not-in-build")
+    seen = case.first("no-kernel-image", "capability-not-in-build", "gpu-too-old")
     if seen is None:
         return
     facts = case.facts
@@ -63,6 +63,10 @@ def no_kernels(case: Case) -> None:
     name = facts.gpu_name or "the GPU"
     if capability and lowest and capability < lowest:
         case.vote("gpu-too-old", 0.9, culprit=f"{name} (CC {_dotted(capability)})", line=seen)
+        return
+    if seen.signature.event == "gpu-too-old":
+        told = f"{name} (CC {_dotted(capability)})" if capability else name
+        case.vote("gpu-too-old", 0.3, culprit=told, line=seen)
         return
     if capability and capability >= (7, 5):
         what = f"CC {_dotted(capability)} is not in the build's list"

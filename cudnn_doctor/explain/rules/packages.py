@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 
 from cudnn_doctor.explain.case import Case
+from cudnn_doctor.explain.model import Observation
 
 _CUDA_PACKAGE = re.compile(
     r"cudnn|cuda|cublas|cufile|nvidia|nvrtc|cusparse|cusolver|curand|nsight|tensorrt|nccl"
 )
+_DISTRIBUTION = re.compile(
+    r"nvidia-(?:cuda-(?:toolkit|dev|gdb)|cudnn|alternative\S*)|libcud(?:art|nn)\d+(?:\.\d+)?(?=$)|libcuda1"
+)
+"""CUDA packages that only distributions have, NVIDIA's repository calls its own otherwise."""
+_DRIVER_PACKAGE = re.compile(r"cuda-drivers|nvidia-(?:driver|dkms|kernel|utils)|libnvidia-")
 _TMP_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - names of folders of the judged machine
 _TMP = re.compile(r"/(?:var/)?tmp\b|/dev/shm|pip-(?:unpack|install|build)|\.tmp")
 
@@ -22,11 +28,15 @@ def apt_depends(case: Case) -> None:
         culprit = (
             f"{need}: {seen.get('have')} would be installed, {who} wants {seen.get('version')}"
         )
+        if _mixed(case, seen):
+            continue
         exact = seen.get("op").strip() == "="
         case.vote("apt-version-pin-conflict", 0.92 if exact else 0.6, culprit=culprit, line=seen)
     for seen in case.seen("apt-not-installable")[:4]:
         who, need = seen.get("who"), seen.get("need")
         if not _CUDA_PACKAGE.search(who + need):
+            continue
+        if _mixed(case, seen):
             continue
         culprit = (
             f"{who} needs {need}, which this release does not have: repository of another release"
@@ -37,6 +47,21 @@ def apt_depends(case: Case) -> None:
             "apt-wrong-distro-repo", sure if foreign else sure - 0.2, culprit=culprit, line=seen
         )
         case.vote("apt-version-pin-conflict", 0.2 if foreign else 0.45, culprit=culprit, line=seen)
+
+
+def _mixed(case: Case, seen: Observation) -> bool:
+    """A package of the distribution's own in the way of NVIDIA's, or the reverse."""
+    who, need = seen.get("who"), seen.get("need")
+    distribution = re.fullmatch(_DISTRIBUTION, who) is not None
+    driver = _DRIVER_PACKAGE.match(who) and _DRIVER_PACKAGE.match(need)
+    both = case.facts.says(r"NVIDIA's (?:apt )?repositor|both repositor|PPA|two repositor")
+    if not (distribution or driver or both) or not _CUDA_PACKAGE.search(need):
+        return False
+    culprit = f"{who} and {need} come from different repositories"
+    weight = 0.92 if distribution and both else 0.75 if distribution or both else 0.65
+    case.vote("apt-repos-mixed", weight, culprit=culprit, line=seen)
+    case.vote("apt-version-pin-conflict", 0.35, culprit=culprit, line=seen)
+    return True
 
 
 def named_packages(case: Case) -> None:
@@ -104,6 +129,14 @@ def space(case: Case) -> None:
             r"\bpip\b|\buv\b|install packages|\bwheel\b", seen.text
         )
         path = re.search(r"[''\"]?(/[^''\"\s]+)", seen.get("rest"))
+        path = path or re.search(r"\bto [''\"](/[^''\"\s]+)", seen.text)
+        path = path or re.search(r"\bwrite (/[^''\"\s:]+)", seen.text)
+        full = re.search(
+            r"(?<!\S)(/[\w./-]*)\s+(?:file ?system )?(?:is |at )?(?:(?:100|9[5-9]) ?% ?)?"
+            r"(?:used|full)\b"
+            r"|root (?:file ?system|partition) is (?:100 ?% )?full",
+            case.facts.prose,
+        )
         ours = pip or _CUDA_PACKAGE.search(seen.text) or case.seen("dist-version", "corrupt")
         if not ours:
             continue
@@ -119,6 +152,9 @@ def space(case: Case) -> None:
                 culprit=f"{tmp.path} ({tmp.filesystem or 'small file system'})",
                 line=seen,
             )
+        elif full is not None and not _TMP.search(full[1] or "/"):
+            case.vote("disk-full", 0.85, full[0], culprit=f"{full[1] or '/'} is full", line=seen)
+            case.doubt("tmp-full", 0.3)
         elif where and not _TMP.search(where):
             case.vote("disk-full", 0.8, culprit=where, line=seen)
             case.vote("tmp-full", 0.2, line=seen)

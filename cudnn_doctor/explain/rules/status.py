@@ -85,6 +85,7 @@ def memory(case: Case) -> None:
     seen = case.first("no-algorithm")
     if seen is not None:
         case.vote("out-of-memory-masked", 0.68, culprit="free GPU memory at the failure", line=seen)
+        case.vote("cudnn-version-regression", 0.28, line=seen)
         case.vote("gpu-too-new-for-build", 0.3, line=seen)
         case.vote("gpu-too-old-for-cudnn", 0.3, line=seen)
     status = case.statuses()

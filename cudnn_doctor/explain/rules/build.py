@@ -1,0 +1,58 @@
+"""CMake's variables, and targets that cannot be written."""
+
+from __future__ import annotations
+
+import re
+
+from cudnn_doctor.explain.case import Case
+
+_PATH = re.compile(r"(?<!\S)[^\w\s/]?(/[\w.+@~/-]*\w)")
+
+
+def cmake_values(case: Case) -> None:
+    """A folder in CUDNN_LIBRARY, a file in CUDNN_INCLUDE_DIR, or a root without cuDNN."""
+    seen = case.first("cmake-not-found", "linker-missing", "cmake-variable", "header-missing")
+    if seen is None:
+        return
+    options = [(o.get("variable"), o.get("value")) for o in case.seen("cmake-option")]
+    options += re.findall(
+        r"(CUDNN_(?:LIBRARY|LIBRARIES|INCLUDE_DIR|INCLUDE))(?::\w+)?\s?=\s?([^\s'\";,]+)",
+        case.facts.prose,
+    )
+    environ = case.facts.machine.environ.items()
+    options += [(k, v) for k, v in environ if k.startswith("CUDNN_LIBRAR") and "PATH" not in k]
+    for name, value in options:
+        library = "LIBRAR" in name
+        is_file = re.search(r"\.(?:so[\d.]*|a|lib|dylib|h)$", value) is not None
+        if value.startswith(("/", "$", "~")) and is_file != library:
+            want = "a file is wanted, a folder is given" if library else "a folder is wanted"
+            case.vote(
+                "cmake-variable-wrong", 0.9, want, culprit=f"{name}={value} ({want})", line=seen
+            )
+            case.doubt("dev-headers-wrong-path", 0.5)
+            case.doubt("wheel-no-unversioned-so", 0.5)
+            return
+    root = re.search(r"\b(CUDNN_(?:ROOT\w*|HOME|PATH|DIR))\s*[=:]\s*(\S+)", case.facts.prose)
+    roots = [(k, v) for k, v in environ if re.match(r"CUDNN_(?:ROOT|HOME|PATH|DIR)", k)]
+    name, value = roots[0] if roots else (root[1], root[2]) if root else ("", "")
+    if name and seen.signature.event == "cmake-not-found":
+        case.vote("cmake-variable-wrong", 0.4, culprit=f"{name}={value}", line=seen)
+
+
+def targets(case: Case) -> None:
+    """Name the folder that cannot be written."""
+    seen = case.first("read-only", "install-denied")
+    if seen is None:
+        return
+    told = case.first("target-folder")
+    quoted = _PATH.search(seen.text)
+    path = quoted[1] if quoted else seen.get("path") or seen.get("path2")
+    path = path or (told.get("path") if told else "")
+    if not path and "externally-managed" in seen.text:
+        path = "the system's Python (PEP 668: externally managed)"
+    for diagnosis in ("read-only-target", "permission-denied"):
+        if path and diagnosis in case.suspects:
+            case.vote(diagnosis, 0.06, culprit=path, line=seen)
+
+
+BUILD_RULES = (cmake_values, targets)

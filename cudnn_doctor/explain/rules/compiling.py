@@ -1,0 +1,90 @@
+"""NVRTC and nvcc: compilers that do not know the GPU, or another one than the framework's."""
+
+from __future__ import annotations
+
+import re
+
+from cudnn_doctor.explain.case import Case
+from cudnn_doctor.explain.facts import numbers
+from cudnn_doctor.explain.model import Observation
+from cudnn_doctor.explain.rules.gpu import build_capability
+
+
+def _other_toolkit(case: Case, wanted: str) -> str:
+    """Folder of a toolkit before the framework's own NVRTC, of another release than ``wanted``."""
+    for folder in case.facts.ld_path or ():
+        found = re.search(r"cuda[-/_]?v?(\d{1,2}\.\d)", folder)
+        if found and (not wanted or found[1] != wanted):
+            return folder
+        if not found and re.search(r"/cuda(?:/|$)", folder) and _toolkit_differs(case, wanted):
+            return folder
+    return ""
+
+
+def _toolkit_differs(case: Case, wanted: str) -> bool:
+    versions = [t.version for t in case.facts.machine.toolkits or () if t.version]
+    return bool(versions) and all(numbers(v)[:2] != numbers(wanted)[:2] for v in versions)
+
+
+def _framework_cuda(case: Case) -> str:
+    told = [f.cuda for f in case.facts.machine.frameworks if f.cuda and f.cuda != "cpu"]
+    return told[0] if told else ""
+
+
+def unknown_architecture(case: Case) -> None:
+    """NVRTC refuses the GPU's architecture: the build is too old, or an older NVRTC is loaded."""
+    seen = case.first("nvrtc-architecture")
+    seen = seen or case.statuses().get("INTERNAL_ERROR_COMPILATION_FAILED")
+    if seen is None:
+        return
+    label, newest = build_capability(case)
+    capability = case.facts.capability
+    sm = ".".join(map(str, capability))
+    if label and newest and capability > newest:
+        case.vote("gpu-too-new-for-build", 0.88, culprit=f"{label} on CC {sm}", line=seen)
+        case.doubt("libnvrtc-shadowed-old", 0.4)
+        return
+    folder = _other_toolkit(case, _framework_cuda(case))
+    if folder:
+        _shadowed(case, seen, folder, "an older NVRTC")
+
+
+def _shadowed(case: Case, seen: Observation, folder: str, what: str) -> None:
+    case.vote(
+        "libnvrtc-shadowed-old",
+        0.88,
+        f"LD_LIBRARY_PATH has {folder}",
+        culprit=f"{folder}: libnvrtc ({what}) is found first",
+        line=seen,
+    )
+    case.doubt("gpu-too-new-for-build", 0.5)
+    case.doubt("libnvrtc-missing", 0.5)
+
+
+def builtins(case: Case) -> None:
+    """NVRTC's companion file of the same release is not where the loader looks."""
+    seen = case.first("nvrtc-builtins")
+    if seen is None:
+        return
+    folder = _other_toolkit(case, seen.get("version"))
+    if folder:
+        _shadowed(case, seen, folder, f"another release than {seen.get('version')}")
+        return
+    case.vote("libnvrtc-missing", 0.5, culprit=seen.get("lib"), line=seen)
+
+
+def compiler(case: Case) -> None:
+    """nvcc does not know the architecture that it is asked for."""
+    seen = case.first("compiler-architecture")
+    if seen is None:
+        return
+    sm = int(seen.get("sm"))
+    if sm >= 75:
+        culprit = f"the CUDA toolkit that compiles: it does not know sm_{sm}"
+        case.vote("gpu-too-new-for-build", 0.75, culprit=culprit, line=seen)
+    else:
+        culprit = f"sm_{sm}: this CUDA toolkit has dropped it"
+        case.vote("gpu-too-old", 0.75, culprit=culprit, line=seen)
+
+
+COMPILING_RULES = (unknown_architecture, builtins, compiler)
