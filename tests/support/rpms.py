@@ -25,7 +25,12 @@ def build_rpm(
         shutil.copy2(source, tree / place, follow_symlinks=False)
     spec = [f"Name: {name}", f"Version: {version}", "Release: 1", "Summary: a stand-in"]
     spec += ["License: none", "AutoReqProv: no", *tags]
-    spec += ["%global debug_package %{nil}", "%global __os_install_post %{nil}", "%description"]
+    spec += [
+        "%global _build_id_links none",
+        "%global debug_package %{nil}",
+        "%global __os_install_post %{nil}",
+        "%description",
+    ]
     spec += ["A stand-in.", "%install", "mkdir -p %{buildroot}"]
     spec += [f"cp -a {tree}/. %{{buildroot}}/"] if files else []
     spec += ["%files", *(f"/{place}" for place in files), ""]
