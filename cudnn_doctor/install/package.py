@@ -28,6 +28,7 @@ from cudnn_doctor.install.packages import (
 )
 from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.unpack import free_space_for
 from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import DistroPackage, Matrix
@@ -78,7 +79,15 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         steps=tuple(steps),
         reasons=(*request.reasons, *_reasons(choice, request, known)),
         warnings=tuple(dict.fromkeys(warnings)),
+        space_needed=_space(request, matrix),
     )
+
+
+def _space(request: InstallRequest, matrix: Matrix) -> dict[str, int]:
+    """Roughly: a package is as large as the wheel of that release, and is unpacked beside it."""
+    known = query.wheels_for(matrix, request.version, request.cuda, flavour=request.flavour)
+    size = max((wheel.size or 0 for wheel in known), default=0)
+    return {"/usr": free_space_for(size), "/var/cache": size} if size else {}
 
 
 def _guard(manager: Manager, finish: tuple[str, ...] = ()) -> GuardSystem:

@@ -94,3 +94,9 @@ def test_a_configured_repository_is_used_and_a_held_package_is_not_touched(
     with pytest.raises(DoctorError, match="held") as caught:
         plan_package(request, machine, matrix)
     assert "versionlock delete" in caught.value.next_step
+
+
+def test_the_space_that_a_package_takes_is_asked_for_roughly(matrix: Matrix) -> None:
+    needed = fresh(matrix, system("ubuntu", "22.04"), "9.10.2.21", "12").space_needed
+    assert 10**9 < needed["/usr"] < 4 * 10**9
+    assert needed["/usr"] > needed["/var/cache"] > 5 * 10**8
