@@ -65,7 +65,8 @@ class Case:
 
     def _status_names(self) -> Iterator[tuple[str, Observation]]:
         for observation in self.seen("cudnn-status"):
-            yield observation.get("status"), observation
+            if "UserWarning: Plan failed with" not in observation.text:
+                yield observation.get("status"), observation
         for observation in self.seen("cudnn-handle"):
             if observation.get("status"):
                 yield observation.get("status"), observation

@@ -174,7 +174,14 @@ def _desktop(w: Words) -> tuple[Remedy, ...]:
 def _memory(w: Words) -> tuple[Remedy, ...]:
     found = [_r("See who holds the memory", "nvidia-smi --query-gpu=memory.used,memory.total --format=csv",
                 "# fewer processes, or a smaller batch")]  # fmt: skip
-    if w.case.seen("cudnn-handle") or w.case.facts.uses("tensorflow"):
+    if w.case.facts.uses("jax"):
+        found.append(
+            _r(
+                "JAX",
+                "export XLA_PYTHON_CLIENT_PREALLOCATE=false   # or XLA_PYTHON_CLIENT_MEM_FRACTION=.7",
+            )
+        )
+    elif w.case.seen("cudnn-handle") or w.case.facts.uses("tensorflow"):
         found.append(_r("TensorFlow", "export TF_FORCE_GPU_ALLOW_GROWTH=true"))
     if w.case.facts.uses("caffe", "darknet"):
         found.append(_r("Or update the program: newer ones limit the work space"))

@@ -90,7 +90,10 @@ class Words:
     @cached_property
     def hidden_folder(self) -> str:
         """Folder of the copy that the loader does not search."""
-        folder = re.match(r"(?:a cuDNN module is loaded, but )?([$~/\w.-][^\s(]*)", self.culprit)
+        folder = re.match(
+            r"(?:a cuDNN module is loaded, but |libcudnn\.so \(the wheel in )?([$~/\w.-][^\s(]*)",
+            self.culprit,
+        )
         return folder[1] if folder and "/" in folder[1] and ".so" not in folder[1] else ""
 
     @property

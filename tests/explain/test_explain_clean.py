@@ -34,6 +34,14 @@ CLEAN = {
     "Successfully installed requests-2.32.3 nvidia-cudnn-cu12-9.10.2.21\n",
     "other-library": "ImportError: libpq.so.5: cannot open shared object file: No such file or "
     "directory\n",
+    "network": "curl: (6) Could not resolve host: a.example\nTemporary failure resolving 'x'\n",
+    "read-only": "error: builder failed: read-only file system: '/store/x'\n",
+    "settings": "CUDA_VISIBLE_DEVICES=0,1 torchrun train.py\ncudnn.benchmark = True\nUsing a slow "
+    "image processor\nconv1 loss 0.5\ntorch.backends.cudnn.deterministic = True\n",
+    "shell": "$ getenforce\nEnforcing\n$ sudo apt-get install libcudnn9-cuda-12\nSetting up ...\n"
+    "00:02.0 VGA compatible controller: Intel Corporation UHD\nE. Process\n",
+    "rpm": "  - package vim-9.1-1.fc39 requires vim-common = 9.1, but none of the providers can be "
+    "installed\nError: Unable to correct problems, you have held broken packages.\n",
     "python": 'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: nan\n',
 }
 

@@ -6,6 +6,11 @@ import re
 
 from cudnn_doctor.explain.case import Case
 
+_STACK = re.compile(
+    r"cudnn|cuda|nvidia|cublas|torch|tensorflow|\bjax|onnxruntime|paddle|whl/cu|\bgpu\b|conda|\bpip\b",
+    re.I,
+)
+"""Names of which one stands in every log about this stack or its installers."""
 _PATH = re.compile(r"(?<!\S)[^\w\s/]?(/[\w.+@~/-]*\w)")
 
 
@@ -39,6 +44,16 @@ def cmake_values(case: Case) -> None:
         case.vote("cmake-variable-wrong", 0.4, culprit=f"{name}={value}", line=seen)
 
 
+def only_versioned_names(case: Case) -> None:
+    """A build looks for libcudnn.so, the wheel has libcudnn.so.N only."""
+    seen = case.first("cmake-not-found")
+    copies = [c for c in case.facts.copies if c.folder]
+    if seen is not None and copies and all(c.kind == "wheel" for c in copies):
+        culprit = f"libcudnn.so (the wheel in {copies[0].folder} has libcudnn.so.N only)"
+        case.vote("wheel-no-unversioned-so", 0.85, culprit=culprit, line=seen)
+        case.doubt("dev-headers-wrong-path", 0.6)
+
+
 def targets(case: Case) -> None:
     """Name the folder that cannot be written."""
     seen = case.first("read-only", "install-denied")
@@ -55,4 +70,12 @@ def targets(case: Case) -> None:
             case.vote(diagnosis, 0.06, culprit=path, line=seen)
 
 
-BUILD_RULES = (cmake_values, targets)
+def not_ours(case: Case) -> None:
+    """A full disk's or a network's complaint in a log that is about something else."""
+    if case.facts.given or any(_STACK.search(o.text) for o in case.observations):
+        return
+    for diagnosis in ("network-blocked", "read-only-target", "permission-denied"):
+        case.doubt(diagnosis, 0.15)
+
+
+BUILD_RULES = (cmake_values, only_versioned_names, targets, not_ours)

@@ -121,4 +121,23 @@ def built_older(case: Case) -> None:
     )
 
 
-STATE_RULES = (clobbered, pascal, conv3d, nans, built_older)
+def died(case: Case) -> None:
+    """A crash without words, while two releases can meet in the process."""
+    seen = case.first("died-silently", "crash")
+    path = case.facts.ld_path
+    if seen is None or not path:
+        return
+    first = [c for c in case.facts.copies if c.folder in path and c.version]
+    own = [c for c in case.facts.copies if c.kind in ("wheel", "bundled") and c.version]
+    if first and own and numbers(first[0].version) != numbers(own[0].version):
+        case.vote(
+            "mixed-cudnn-copies",
+            0.75,
+            f"LD_LIBRARY_PATH brings {first[0].version}, the framework's own copy is "
+            f"{own[0].version}",
+            culprit=f"{first[0].folder} {first[0].version} with {own[0].folder} {own[0].version}",
+            line=seen,
+        )
+
+
+STATE_RULES = (clobbered, pascal, conv3d, nans, built_older, died)

@@ -110,7 +110,9 @@ def memory(case: Case) -> None:
     told = case.facts.says(
         r"nearly full|\b(?:large|big)\w*\b[^\n]{0,40}\bfails?\b"
         r"|\bsmall\w*\b[^\n]{0,40}\b(?:works?|runs?|fits?|ok)\b"
-        r"|\bbatch(?: size)?(?: of)? \d+ (?:works?|runs?|fits?)\b[^\n]*\bnot\b"
+        r"|\bbatch\b[^\n]{0,20}\d+ (?:works?|runs?|fits?|is fine|ok)\b"
+        r"|\b(?:lower|reduc|halv)\w*[^\n]{0,30}\b(?:batch|size|resolution)\b[^\n]{0,40}"
+        r"\b(?:work|help|fix|run|solve)"
         r"|worker processes|several processes|out of memory"
     )
     if plain is not None or told:
@@ -125,6 +127,8 @@ def memory(case: Case) -> None:
 
 def tensorflow_growth(case: Case) -> None:
     """TensorFlow takes the whole card, cudnnCreate finds nothing left."""
+    hint = case.first("driver-hint")
+    _short(case)
     for seen in case.seen("cudnn-handle")[:3]:
         what, status = seen.get("what"), seen.get("status")
         if status in ("INTERNAL_ERROR", "ALLOC_FAILED") or what.startswith(
@@ -136,8 +140,18 @@ def tensorflow_growth(case: Case) -> None:
             _growth(case, seen, 0.4)
         elif status == "NOT_INITIALIZED" or not status:
             _growth(case, seen, 0.42)
-            case.vote("driver-too-old", 0.2, line=seen)
+            old = f"driver {case.facts.driver or hint.get('driver')}" if hint else ""
+            case.vote("driver-too-old", 0.5 if hint else 0.2, culprit=old, line=hint or seen)
             case.vote("mixed-cudnn-copies", 0.2, line=seen)
+
+
+def _short(case: Case) -> None:
+    """The log tells how much memory was left."""
+    left = case.first("memory-left")
+    status = next(iter(case.statuses().values()), None) or case.first("cudnn-handle")
+    if left is not None and status is not None and int(left.get("free")) < 256 << 20:
+        culprit = f"GPU memory: {int(left.get('free')) >> 20} MiB were free"
+        case.vote("out-of-memory-masked", 0.6, culprit=culprit, line=left)
 
 
 def _growth(case: Case, seen: Observation, weight: float) -> None:
@@ -145,6 +159,10 @@ def _growth(case: Case, seen: Observation, weight: float) -> None:
         "version-refused", "missing-library", "driver-too-old", "gpu-libraries-not-loaded"
     ):
         weight *= 0.3
+    if case.facts.uses("jax") and case.facts.framework("tensorflow") is None:
+        culprit = "XLA's allocation of the card before cuDNN has its own"
+        case.vote("out-of-memory-masked", weight, culprit=culprit, line=seen)
+        return
     case.vote(
         "tf-memory-growth", weight, culprit="TensorFlow's allocation of the whole card", line=seen
     )
