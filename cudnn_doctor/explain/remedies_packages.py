@@ -90,6 +90,9 @@ def cuda_lib(w: Words) -> tuple[Remedy, ...]:
     wanted = list(dict.fromkeys([*names, "cublas", "cuda-runtime"]))
     if w.case.facts.uses("onnxruntime"):
         wanted = list(dict.fromkeys([*names, "curand", "cufft", "cublas", "cuda-runtime"]))
+    if "of another release" in w.culprit:
+        return (_r("Take the other release off LD_LIBRARY_PATH", "unset LD_LIBRARY_PATH"),
+                _r("Or bring the wheel up to date", f"pip install -U nvidia-nvjitlink-cu{cuda}"))  # fmt: skip
     packages = " ".join(f"nvidia-{n}-cu{cuda}" for n in wanted)
     commands = [f"pip install {packages}"]
     if w.case.facts.uses("onnxruntime"):
@@ -154,6 +157,9 @@ def libcuda(w: Words) -> tuple[Remedy, ...]:
 
 
 def index(w: Words) -> tuple[Remedy, ...]:
+    if w.case.seen("conda-missing"):
+        return (_r("Ask for what the channel has", "conda search -c conda-forge cudnn",
+                   "conda install -c conda-forge cudnn"),)  # fmt: skip
     return (_r("Ask for a version that is served for this platform", f"pip index versions {w.wheel_package}",
                f'pip install "{w.wheel_package}>=9,<10"'),)  # fmt: skip
 

@@ -18,6 +18,7 @@ _NOT_TAKEN = (
 _UPGRADED = r"(?:upgrad|updat|install)\w*"
 _VARIES = (
     r"non-?\s?determin|not (?:bit-?\w* )?(?:deterministic|reproducib)|irreproducib"
+    r"|\b(?:twice|again|each|every|same|repeat\w*)\b[^\n]{0,40}\bdifferent\b"
     r"|differ\w*\b[^\n]{0,40}\b(?:runs?|run to run|same seed|each time|every time)"
 )
 _WORKED = (

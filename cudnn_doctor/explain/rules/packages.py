@@ -142,7 +142,10 @@ def space(case: Case) -> None:
             continue
         where = path[1] if path else ""
         unknown = tmp is None or tmp.free is None
-        if unknown and told is not None and not where:
+        if re.search("quota", seen.text, re.I):
+            culprit = where or "the quota of the target (home folder)"
+            case.vote("disk-full", 0.85, culprit=culprit, line=seen)
+        elif unknown and told is not None and not where:
             case.vote("tmp-full", 0.85, told[0], culprit=f"{told[1]} (small)", line=seen)
         elif tmp is not None and (tmp.free == 0 or (tmp.free or 1 << 60) < 4 << 30):
             case.vote(
@@ -163,6 +166,14 @@ def space(case: Case) -> None:
         else:
             case.vote("tmp-full", 0.55 if pip else 0.3, culprit="TMPDIR", line=seen)
             case.vote("disk-full", 0.45 if pip else 0.6, culprit="the target", line=seen)
+
+
+def conda_missing(case: Case) -> None:
+    """conda lists the packages that no channel has."""
+    seen, named = case.first("conda-missing"), case.first("conda-package")
+    if seen is not None and named is not None:
+        culprit = named.get("name")
+        case.vote("index-lacks-pinned-version", 0.8, culprit=culprit, line=named)
 
 
 def corrupt(case: Case) -> None:
@@ -206,4 +217,13 @@ def found_in_two_places(case: Case) -> None:
                 )
 
 
-PACKAGE_RULES = (apt_depends, named_packages, pins, space, corrupt, headers, found_in_two_places)
+PACKAGE_RULES = (
+    apt_depends,
+    named_packages,
+    pins,
+    space,
+    conda_missing,
+    corrupt,
+    headers,
+    found_in_two_places,
+)

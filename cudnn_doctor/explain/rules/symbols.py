@@ -26,8 +26,10 @@ def undefined_symbols(case: Case) -> None:
         elif re.match(r"cudnn[A-Z]", symbol):
             _cudnn_api(case, seen)
         elif symbol.startswith(("__nvJitLink", "nvJitLink")):
-            case.vote("other-cuda-lib-missing", 0.6, culprit="libnvJitLink.so", line=seen)
-            case.vote("ld-library-path-shadow", 0.45, culprit="libnvJitLink.so", line=seen)
+            folder = _shadowing_folder(case)
+            lib = f"{folder}/libnvJitLink.so of another release" if folder else "libnvJitLink.so"
+            case.vote("other-cuda-lib-missing", 0.6, culprit=lib, line=seen)
+            case.vote("ld-library-path-shadow", 0.45, culprit=lib, line=seen)
         elif symbol.startswith("nvrtc"):
             case.vote("libnvrtc-shadowed-old", 0.85, culprit="libnvrtc.so", line=seen)
         elif symbol.startswith("cublas"):
