@@ -9,6 +9,10 @@ from cudnn_doctor.explain.facts import numbers
 from cudnn_doctor.explain.model import Observation
 from cudnn_doctor.explain.rules.gpu import build_capability
 
+_LONG_GONE = 50
+_DROPPED = ((30, (9, 0)), (35, (11, 0)), (50, (12, 0)), (75, (13, 0)))
+"""Architectures below the first number: dropped by that CUDA (CUDA release notes)."""
+
 
 def _other_toolkit(case: Case, wanted: str) -> str:
     """Folder of a toolkit before the framework's own NVRTC, of another release than ``wanted``."""
@@ -79,12 +83,17 @@ def compiler(case: Case) -> None:
     if seen is None:
         return
     sm = int(seen.get("sm"))
-    if sm >= 75:
-        culprit = f"the CUDA toolkit that compiles: it does not know sm_{sm}"
-        case.vote("gpu-too-new-for-build", 0.75, culprit=culprit, line=seen)
+    newer = f"the CUDA toolkit that compiles: it does not know sm_{sm}"
+    dropped = f"sm_{sm}: this CUDA toolkit has dropped it"
+    known = [numbers(t.version) for t in case.facts.machine.toolkits or () if t.version]
+    last = next((cuda for bound, cuda in _DROPPED if sm < bound), None)
+    if last is None or (known and max(known) < last):
+        case.vote("gpu-too-new-for-build", 0.8, culprit=newer, line=seen)
+    elif known or sm < _LONG_GONE:
+        case.vote("gpu-too-old", 0.8, culprit=dropped, line=seen)
     else:
-        culprit = f"sm_{sm}: this CUDA toolkit has dropped it"
-        case.vote("gpu-too-old", 0.75, culprit=culprit, line=seen)
+        case.vote("gpu-too-new-for-build", 0.5, culprit=newer, line=seen)
+        case.vote("gpu-too-old", 0.45, culprit=dropped, line=seen)
 
 
 COMPILING_RULES = (unknown_architecture, builtins, compiler)

@@ -145,6 +145,18 @@ def tensorflow_growth(case: Case) -> None:
             case.vote("mixed-cudnn-copies", 0.2, line=seen)
 
 
+def older_driver(case: Case) -> None:
+    """The log tells that the driver's CUDA is older than the runtime's."""
+    told, status = case.first("api-versions"), next(iter(case.statuses().values()), None)
+    if told is None or status is None:
+        return
+    driver, runtime = numbers(told.get("driver")), numbers(told.get("runtime"))
+    if driver < runtime:
+        culprit = f"the driver (CUDA {told.get('driver')}) with CUDA {told.get('runtime')}"
+        weight = 0.85 if driver[0] < runtime[0] else 0.6
+        case.vote("driver-too-old", weight, culprit=culprit, line=told)
+
+
 def _short(case: Case) -> None:
     """The log tells how much memory was left."""
     left = case.first("memory-left")
@@ -234,6 +246,7 @@ STATUS_RULES = (
     execution_on_new_gpu,
     memory,
     tensorflow_growth,
+    older_driver,
     known_bad,
     versions_differ,
 )
