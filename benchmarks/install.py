@@ -83,7 +83,7 @@ def make_archive(root: Path, version: str, files: dict[str, Path], *, blocks: bo
     fresh = target.with_suffix(".new")
     with fresh.open("wb") as out:
         xz = subprocess.Popen(["xz", "-c", "-3", *options], stdin=subprocess.PIPE, stdout=out)
-        with tarfile.open(fileobj=xz.stdin, mode="w|") as tar:
+        with tarfile.open(fileobj=xz.stdin, mode="w|", dereference=True) as tar:
             for name, path in files.items():
                 tar.add(path, f"{top}/{name}")
                 if name.startswith("lib/"):

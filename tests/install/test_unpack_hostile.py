@@ -177,3 +177,53 @@ def test_a_link_or_bomb_in_a_wheel_is_refused(tmp_path: Path) -> None:
         archive.writestr("nvidia/cudnn/lib/libcudnn.so.9", bytes(60 << 20))
     (tmp_path / "target").rmdir()
     refused(tmp_path, path, "far more than")
+
+
+class OneWay(io.RawIOBase):
+    """A stream that cannot go back: zip's sizes then follow the members."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("wb")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        return self.file.write(data)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def test_a_wheel_whose_headers_tell_no_sizes_is_unpacked_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "nvidia_cudnn_cu12-9.9.9.9-py3-none-any.whl"
+    with (
+        OneWay(path) as raw,
+        zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive,  # type: ignore[arg-type]
+    ):
+        archive.writestr("nvidia/cudnn/lib/libcudnn.so.9", b"x" * 5000)
+        archive.writestr("nvidia/cudnn/include/cudnn.h", b"y" * 5000)
+    staging = attempt(tmp_path, path)
+    assert (staging / "lib/libcudnn.so.9").read_bytes() == b"x" * 5000
+    assert (staging / "include/cudnn.h").read_bytes() == b"y" * 5000
+
+
+def test_a_member_that_the_directory_does_not_list_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nvidia_cudnn_cu12-9.9.9.9-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("nvidia/cudnn/lib/libcudnn.so.9", b"x")
+        archive.writestr("nvidia/cudnn/include/evil.h", b"x")
+        archive.filelist.pop()
+    refused(tmp_path, path, "does not list")
+
+
+@pytest.mark.parametrize("at", [18, 22], ids=["packed size", "size"])
+def test_headers_that_lie_about_sizes_are_refused(tmp_path: Path, at: int) -> None:
+    path = tmp_path / "nvidia_cudnn_cu12-9.9.9.9-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("nvidia/cudnn/lib/libcudnn.so.9", b"x" * 9000)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    refused(tmp_path, path, "cannot unpack")
