@@ -96,4 +96,17 @@ def compiler(case: Case) -> None:
         case.vote("gpu-too-old", 0.45, culprit=dropped, line=seen)
 
 
-COMPILING_RULES = (unknown_architecture, builtins, compiler)
+def tensorrt(case: Case) -> None:
+    """TensorRT names the compute capability that it has no code for."""
+    seen = case.first("unsupported-sm")
+    if seen is None:
+        return
+    capability = (int(seen.get("major"), 16), int(seen.get("minor")))
+    label = f"CC {capability[0]}.{capability[1]} with this TensorRT"
+    if capability < (7, 5):
+        case.vote("gpu-too-old", 0.85, culprit=label, line=seen)
+    else:
+        case.vote("gpu-too-new-for-build", 0.8, culprit=label, line=seen)
+
+
+COMPILING_RULES = (unknown_architecture, builtins, compiler, tensorrt)
