@@ -105,7 +105,8 @@ def heuristic(w: Words) -> tuple[Remedy, ...]:
 def regression(w: Words) -> tuple[Remedy, ...]:
     told = " ".join([w.case.facts.prose, *(o.text for o in w.case.seen("worked-before"))])
     loaded = re.search(r"\d+\.\d+\.\d+", w.culprit)
-    worked = re.findall(
+    worked = re.findall(r"(\d+\.\d+(?:\.\d+)*) (?:work|is fine|is ok)", told)
+    worked += re.findall(
         r"(?:work|fine|ok|back|downgrad|revert)\w*[^\n;]{0,60}?(\d+\.\d+(?:\.\d+)*)", told
     )
     good = next((v for v in worked if not loaded or not v.startswith(loaded[0])), "")

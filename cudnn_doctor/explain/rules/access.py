@@ -121,7 +121,7 @@ def links(case: Case) -> None:
     if len(regular) >= 2 and len(sizes) < len(regular):
         case.vote(
             "cudnn-symlink-flattened",
-            0.35,
+            0.35 if len(regular) < 3 or len(sizes) > 1 else 0.6,
             "several names, files of the same size",
             culprit=regular[0].get("path"),
             line=regular[0],

@@ -22,7 +22,8 @@ _VARIES = (
     r"|differ\w*\b[^\n]{0,40}\b(?:runs?|run to run|same seed|each time|every time)"
 )
 _WORKED = (
-    r"(?:work(?:s|ed)?|fine|ok)\b[^\n]{0,50}\b(?:cudnn|with|in|under|on|before)\b[^\n]{0,20}\d+\.\d"
+    r"\d+\.\d+(?:\.\d+)* (?:works?|worked|is fine|is ok)\b|since (?:cudnn )?v?\d+\.\d"
+    r"|(?:work(?:s|ed)?|fine|ok)\b[^\n]{0,50}\b(?:cudnn|with|in|under|on|before)\b[^\n]{0,20}\d+\.\d"
     r"|downgrad\w+|go(?:ing|es)? back|went back|revert\w*|roll(?:ed|ing|s)? back"
 )
 

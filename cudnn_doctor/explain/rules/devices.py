@@ -84,7 +84,7 @@ def owners(case: Case) -> None:
 
 def hidden(case: Case) -> None:
     """CUDA_VISIBLE_DEVICES names a GPU that is not there."""
-    seen = case.first("no-device", "invalid-ordinal", "no-driver")
+    seen = case.first("no-device", "invalid-ordinal", "no-driver", "cpu-fallback")
     if seen is None or case.facts.machine.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return
     told = case.first("visible-devices")
@@ -98,7 +98,7 @@ def hidden(case: Case) -> None:
         case.vote("gpu-hidden", 0.93, because, culprit=culprit, line=told or seen)
     elif value in ("-1", "none") or (told and not value):
         case.vote("gpu-hidden", 0.9, culprit=culprit, line=told or seen)
-    elif chosen and seen.signature.event != "no-driver":
+    elif chosen and seen.signature.event not in ("no-driver", "cpu-fallback"):
         case.vote("gpu-hidden", 0.4, culprit=culprit, line=told or seen)
 
 
@@ -109,7 +109,9 @@ def busy(case: Case) -> None:
         return
     mode = case.first("exclusive-mode")
     told = mode is not None or case.facts.says(r"exclusive|prohibited")
-    culprit = "compute mode EXCLUSIVE_PROCESS" if told else "another process, or the compute mode"
+    text = f"{mode.text if mode else ''}\n{case.facts.prose}"
+    name = "PROHIBITED" if re.search("prohibited", text, re.I) else "EXCLUSIVE_PROCESS"
+    culprit = f"compute mode {name}" if told else "another process, or the compute mode"
     case.vote("gpu-hidden", 0.6 if told else 0.05, culprit=culprit, line=mode or seen)
 
 
@@ -131,6 +133,11 @@ def absent(case: Case) -> None:
 def driver(case: Case) -> None:
     """Say why there is no driver."""
     text = "\n".join(o.text for o in case.seen("no-driver"))
+    failed = case.first("no-driver", "no-device")
+    told = case.facts.says(r"driver: (?:none|no\b|not installed)|no (?:nvidia )?driver installed")
+    if failed is not None and told and not case.facts.in_container:
+        culprit = "no NVIDIA driver is installed"
+        case.vote("driver-not-installed", 0.6, "told so", culprit=culprit, line=failed)
     if "Key was rejected" in text or (text and case.facts.says(r"secure boot\W+(?:is )?(?:on|en)")):
         culprit = "Secure Boot: the nvidia module is not signed with an enrolled key"
     elif re.search("nouveau", text, re.I):
