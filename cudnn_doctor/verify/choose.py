@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.machine.loads import LoadPlan
 from cudnn_doctor.machine.model import Gpu, Library, Machine
+from cudnn_doctor.machine.names import parse_cudnn
 from cudnn_doctor.verify.model import Copy, Target
 
 _SONAME = re.compile(r"libcudnn(?:_\w+)?\.so\.(\d+)")
@@ -31,7 +32,10 @@ def from_folder(
     companions: Sequence[str] = (),
     version: str | None = None,
 ) -> Chosen:
-    """The copy in a folder; raises DoctorError where no shim is in it."""
+    """The copy in a folder (of ``version``'s major where two lie there, else the newer one).
+
+    Raises DoctorError where no shim is in it.
+    """
     own = [lib for lib in libraries if posixpath.dirname(lib.path) == folder]
     named = [lib for lib in own if posixpath.basename(lib.path).startswith("libcudnn")]
     sonames = sorted({n for lib in named if _SONAME.fullmatch(n := posixpath.basename(lib.path))})
@@ -43,8 +47,10 @@ def from_folder(
             next_step="cudnn-doctor check lists the copies on this machine",
             exit_code=ExitCode.VERIFICATION_FAILED if named else ExitCode.BAD_INPUT,
         )
-    shim = shims[-1]
+    wanted = f"libcudnn.so.{version.partition('.')[0]}" if version else ""
+    shim = wanted if wanted in shims else shims[-1]
     major = shim.rpartition(".")[2]
+    named = [lib for lib in named if _major(lib) in (int(major), None)]
     files = tuple(name for name in sonames if name.endswith(f".so.{major}"))
     versions = {lib.version for lib in named if lib.version and lib.version.startswith(major)}
     return Chosen(
@@ -58,6 +64,14 @@ def from_folder(
             companions=tuple(companions),
         ),
         tuple(named),
+    )
+
+
+def _major(library: Library) -> int | None:
+    """cuDNN major that a file's name tells, or for an unversioned link that of its target."""
+    names = (posixpath.basename(path) for path in (library.path, library.real or ""))
+    return next(
+        (found.major for name in names if (found := parse_cudnn(name)) and found.major), None
     )
 
 
