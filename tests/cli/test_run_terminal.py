@@ -9,6 +9,8 @@ import struct
 import sys
 import termios
 
+import pytest
+
 SCRIPT = """
 import os, sys
 size = os.get_terminal_size(1)
@@ -21,7 +23,10 @@ sys.exit(9)
 
 def on_a_terminal(*argv: str) -> tuple[str, int]:
     """Run a program on a terminal of 91x33; its output and its exit code."""
-    child, terminal = pty.fork()
+    try:
+        child, terminal = pty.fork()
+    except OSError:
+        pytest.skip("this machine gives out no terminals")
     if child == 0:
         os.execvp(argv[0], argv)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 91, 0, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import random
+import shutil
 import subprocess
 
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudnn_doctor.install.xz import XzReader
+
+if shutil.which("xz") is None:
+    pytest.skip("xz is not installed", allow_module_level=True)
 
 DATA = random.Random(3).randbytes(300_000) + b"soft " * 60_000
 
