@@ -14,6 +14,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,7 @@ PACKAGE = f"nvidia-cudnn-jit-cu12=={VERSION}"
 
 
 class Run(NamedTuple):
-    """Wall seconds and, for our own runs, the largest resident set in MiB."""
+    """Wall seconds and the program's own largest resident set in MiB, children not counted."""
 
     seconds: float
     peak_mib: float
@@ -48,13 +49,25 @@ def timed(command: list[str], environ: dict[str, str] | None = None) -> Run:
     with tempfile.TemporaryFile() as log:
         start = time.perf_counter()
         child = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
-        _, status, usage = os.wait4(child.pid, 0)
+        peak = 0.0
+        while child.poll() is None:
+            peak = max(peak, _peak(child.pid))
+            time.sleep(0.01)
         seconds = time.perf_counter() - start
-        child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             log.seek(0)
             raise RuntimeError(f"{command}: {log.read().decode()}")
-    return Run(seconds, usage.ru_maxrss / 1024)
+    return Run(seconds, peak)
+
+
+def _peak(pid: int) -> float:
+    """VmHWM of a process in MiB; 0 when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    found = re.search(r"VmHWM:\s+(\d+) kB", text)
+    return int(found[1]) / 1024 if found else 0.0
 
 
 # -- what is served
@@ -147,7 +160,7 @@ class Bench:
         self.version = version
         self.matrix = matrix
 
-    def install(self, url: str, *more: str, environ: dict[str, str] | None = None) -> Run:
+    def install(self, url: str, *more: str) -> Run:
         """One installation from nothing."""
         for name in ("state", "cache", "prefix"):
             shutil.rmtree(self.base / name, ignore_errors=True)
@@ -157,9 +170,8 @@ class Bench:
         }
         command = [sys.executable, "-m", "cudnn_doctor", "install", "--yes", "--arch", "x86_64"]
         command += ["--prefix", str(self.base / "prefix"), "--matrix", str(self.matrix)]
-        command += ["--version", self.version, *more]
-        command += ["--mirror", url] if url else []
-        return timed(command, {**os.environ, **own, **(environ or {})})
+        command += ["--version", self.version, "--mirror", url, *more]
+        return timed(command, {**os.environ, **own})
 
     def stages(self, url: str, archive: Path) -> dict[str, float]:
         """The commands that an installation replaces, in seconds."""
@@ -253,25 +265,31 @@ def one_row(bench: Bench, root: Path, archive: Path, rate: float, repeat: int) -
 
 
 def against_uv(bench: Bench, root: Path, repeat: int) -> dict[str, float]:
-    """A prefix filled by uv against plain ``uv pip install --target``, caches empty."""
-    environ = {"UV_FIND_LINKS": str(root), "UV_NO_INDEX": "1", "UV_CACHE_DIR": ""}
+    """The wheel into a new environment, by uv and by ``install --method wheel``; caches empty."""
+    for name in ("cublas", "cuda-nvrtc"):
+        place, soname = f"nvidia/{name.replace('-', '_')}/lib", f"lib{name.split('-')[-1]}.so.12"
+        fakewheels.cuda_wheel(root, f"nvidia-{name}-cu12", "12.9.1.4", place, [soname])
+    environ = {**os.environ, "UV_FIND_LINKS": str(root), "UV_NO_INDEX": "1"}
+    environ |= {"UV_CACHE_DIR": str(bench.base / "uv")}
+    environ |= {"CUDNN_DOCTOR_STATE": str(bench.base / "state")}
+    wanted = f"nvidia-cudnn-cu12=={bench.version}"
 
-    def fresh() -> dict[str, str]:
-        shutil.rmtree(bench.base / "uv", ignore_errors=True)
-        return {**environ, "UV_CACHE_DIR": str(bench.base / "uv")}
+    def into_venv(*command: str) -> Run:
+        for name in ("venv", "uv", "state"):
+            shutil.rmtree(bench.base / name, ignore_errors=True)
+        venv = str(bench.base / "venv")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        return timed([*command, "--python", venv], environ)
 
-    def plain() -> Run:
-        shutil.rmtree(bench.base / "target", ignore_errors=True)
-        command = ["uv", "pip", "install", "-q", "--target", str(bench.base / "target")]
-        command += ["--python", sys.executable, "--no-deps", f"nvidia-cudnn-cu12=={bench.version}"]
-        return timed(command, {**os.environ, **fresh()})
-
-    uv = best(repeat, plain)
-    ours = best(repeat, lambda: bench.install("", "--source", "wheel", environ=fresh()))
+    uv = ["uv", "pip", "install", "-q", wanted, "nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"]
+    ours = [sys.executable, "-m", "cudnn_doctor", "install", "--yes", "--method", "wheel"]
+    ours += ["--version", bench.version, "--cuda", "12", "--no-gpu", "--matrix", str(bench.matrix)]
+    plain = best(repeat, lambda: into_venv(*uv))
+    own = best(repeat, lambda: into_venv(*ours))
     return {
-        "uv_pip_install_s": round(uv.seconds, 2),
-        "install_s": round(ours.seconds, 2),
-        "ratio": round(ours.seconds / uv.seconds, 2),
+        "uv_pip_install_s": round(plain.seconds, 2),
+        "install_s": round(own.seconds, 2),
+        "ratio": round(own.seconds / plain.seconds, 2),
     }
 
 
