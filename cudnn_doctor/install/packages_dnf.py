@@ -15,7 +15,7 @@ _SECTION = re.compile(r"^(Removing|Erasing)\b.*:$")
 _ROW = re.compile(r"^ (\S+)\s+\S+\s+\S+")
 
 
-class Dnf:
+class Dnf(rpm.RpmDatabase):
     """The solver takes exact versions also for what they depend on."""
 
     name = "dnf"
@@ -82,23 +82,6 @@ class Dnf:
             elif inside and (match := _ROW.match(line)):
                 found.append(match[1])
         return found
-
-    def files_of(self, name: str) -> tuple[str, ...]:
-        return ("rpm", "-ql", name)
-
-    def installed(self) -> tuple[str, ...]:
-        return rpm.installed()
-
-    def parse_installed(self, output: str) -> dict[str, str]:
-        return rpm.parse_installed(output)
-
-    def mend(self) -> tuple[tuple[str, ...], ...]:
-        return rpm.mend()
-
-    def outdated(
-        self, before: Mapping[str, str], now: Mapping[str, str]
-    ) -> tuple[tuple[str, ...], ...]:
-        return rpm.outdated(before, now)
 
     def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
         keys, packages = rpm.split_keys(added)

@@ -40,46 +40,52 @@ def repository_steps(file: RepositoryFile, options: tuple[str, ...]) -> list[Any
     ]
 
 
-def installed() -> tuple[str, ...]:
-    """List all packages, the imported keys among them."""
-    return ("rpm", "-qa", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{EPOCHNUM}\\t%{ARCH}\\n")
+class RpmDatabase:
+    """What a package manager over rpm asks of rpm itself (part of `packages.Manager`)."""
 
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """List the files of a package."""
+        return ("rpm", "-ql", name)
 
-def parse_installed(output: str) -> dict[str, str]:
-    """``name.arch`` -> ``epoch:version-release``, several in one text where it is there several
-    times; a key is its own name and version."""
-    found = {}
-    for line in output.splitlines():
-        name, version, epoch, arch = (*line.split("\t"), "", "", "")[:4]
-        if name == _KEYS:
-            found[f"{name}-{version}"] = version
-        else:
-            full = version if epoch == "0" else f"{epoch}:{version}"
-            also = found.get(f"{name}.{arch}")
-            found[f"{name}.{arch}"] = f"{also} {full}" if also else full
-    return found
+    def installed(self) -> tuple[str, ...]:
+        """List all packages, the imported keys among them."""
+        return ("rpm", "-qa", "--qf", "%{NAME}\\t%{VERSION}-%{RELEASE}\\t%{EPOCHNUM}\\t%{ARCH}\\n")
 
+    def parse_installed(self, output: str) -> dict[str, str]:
+        """``name.arch`` -> ``epoch:version-release``, several in one text where it is there several
+        times; a key is its own name and version."""
+        found = {}
+        for line in output.splitlines():
+            name, version, epoch, arch = (*line.split("\t"), "", "", "")[:4]
+            if name == _KEYS:
+                found[f"{name}-{version}"] = version
+            else:
+                full = version if epoch == "0" else f"{epoch}:{version}"
+                also = found.get(f"{name}.{arch}")
+                found[f"{name}.{arch}"] = f"{also} {full}" if also else full
+        return found
 
-def mend() -> tuple[tuple[str, ...], ...]:
-    """Rebuild a database that cannot be read any more."""
-    command = ("rpm", "-q", "--all")
-    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    return (("rpm", "--rebuilddb"),) if done.returncode or done.stderr else ()
+    def mend(self) -> tuple[tuple[str, ...], ...]:
+        """Rebuild a database that cannot be read any more."""
+        command = ("rpm", "-q", "--all")
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        return (("rpm", "--rebuilddb"),) if done.returncode or done.stderr else ()
 
-
-def outdated(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """Commands that erase the old one of a package that a kill left there twice."""
-    doubled = [
-        name
-        for name, version in now.items()
-        if " " in version and name in before and before[name] in version.split()
-    ]
-    named = []
-    for name in doubled:
-        if " " not in before[name]:  # as kernels are
-            stem, _, arch = name.rpartition(".")
-            named.append(f"{stem}-{before[name].rpartition(':')[2]}.{arch}")
-    return (("rpm", "--erase", "--nodeps", *named),) if named else ()
+    def outdated(
+        self, before: Mapping[str, str], now: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
+        """Commands that erase the old one of a package that a kill left there twice."""
+        doubled = [
+            name
+            for name, version in now.items()
+            if " " in version and name in before and before[name] in version.split()
+        ]
+        named = []
+        for name in doubled:
+            if " " not in before[name]:  # as kernels are
+                stem, _, arch = name.rpartition(".")
+                named.append(f"{stem}-{before[name].rpartition(':')[2]}.{arch}")
+        return (("rpm", "--erase", "--nodeps", *named),) if named else ()
 
 
 def split_keys(names: list[str]) -> tuple[list[str], list[str]]:

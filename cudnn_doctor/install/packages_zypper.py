@@ -14,7 +14,7 @@ _INSTALL = (*_COMMAND, "install", "--oldpackage", "--no-recommends")
 _REMOVED = re.compile(r"package(?:s are| is) going to be REMOVED:\n((?: .*\n?)+)")
 
 
-class Zypper:
+class Zypper(rpm.RpmDatabase):
     """The solver takes exact versions also for what they depend on."""
 
     name = "zypper"
@@ -67,23 +67,6 @@ class Zypper:
 
     def removed(self, output: str) -> list[str]:
         return [name for block in _REMOVED.findall(output) for name in block.split()]
-
-    def files_of(self, name: str) -> tuple[str, ...]:
-        return ("rpm", "-ql", name)
-
-    def installed(self) -> tuple[str, ...]:
-        return rpm.installed()
-
-    def parse_installed(self, output: str) -> dict[str, str]:
-        return rpm.parse_installed(output)
-
-    def mend(self) -> tuple[tuple[str, ...], ...]:
-        return rpm.mend()
-
-    def outdated(
-        self, before: Mapping[str, str], now: Mapping[str, str]
-    ) -> tuple[tuple[str, ...], ...]:
-        return rpm.outdated(before, now)
 
     def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
         keys, packages = rpm.split_keys(added)
