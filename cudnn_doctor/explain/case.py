@@ -8,6 +8,7 @@ from cudnn_doctor.checks.model import Evidence, Finding
 from cudnn_doctor.explain.facts import Facts
 from cudnn_doctor.explain.model import Observation
 from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.status import STATUS_NAMES
 
 _CAP = 0.97
 
@@ -71,8 +72,8 @@ class Case:
             if observation.get("status"):
                 yield observation.get("status"), observation
         for observation in self.seen("cudnn-status-number"):
-            name = STATUS_NUMBERS.get(int(observation.get("code")))
-            if name:
+            name = STATUS_NAMES.get(int(observation.get("code")))
+            if name and name != "SUCCESS":
                 yield name, observation
 
     def vote(
@@ -109,44 +110,7 @@ class Case:
             suspect.against *= factor
 
 
-STATUS_NUMBERS = {
-    1: "NOT_INITIALIZED",
-    2: "ALLOC_FAILED",
-    3: "BAD_PARAM",
-    4: "INTERNAL_ERROR",
-    5: "INVALID_VALUE",
-    6: "ARCH_MISMATCH",
-    7: "MAPPING_ERROR",
-    8: "EXECUTION_FAILED",
-    9: "NOT_SUPPORTED",
-    10: "LICENSE_ERROR",
-    11: "RUNTIME_PREREQUISITE_MISSING",
-    12: "RUNTIME_IN_PROGRESS",
-    13: "RUNTIME_FP_OVERFLOW",
-    14: "VERSION_MISMATCH",
-    1001: "NOT_INITIALIZED",
-    1002: "SUBLIBRARY_VERSION_MISMATCH",
-    1003: "SERIALIZATION_VERSION_MISMATCH",
-    1004: "DEPRECATED",
-    1005: "LICENSE_ERROR",
-    1006: "RUNTIME_IN_PROGRESS",
-    1007: "RUNTIME_FP_OVERFLOW",
-    1008: "SUBLIBRARY_LOADING_FAILED",
-    2000: "BAD_PARAM",
-    3000: "NOT_SUPPORTED",
-    3007: "NOT_SUPPORTED_ARCH_MISMATCH",
-    3008: "NOT_SUPPORTED_INCOMPATIBLE_CUDART",
-    4000: "INTERNAL_ERROR",
-    4001: "INTERNAL_ERROR_COMPILATION_FAILED",
-    4003: "INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
-    4004: "INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    5000: "EXECUTION_FAILED",
-    5001: "EXECUTION_FAILED_CUDA_DRIVER",
-    5002: "EXECUTION_FAILED_CUBLAS",
-    5003: "EXECUTION_FAILED_CUDART",
-}
-"""cudnnStatus_t of cuDNN 8 (below 1000) and of 9 (four digits), from their headers."""
-_STATUS_NAMES = frozenset(STATUS_NUMBERS.values())
+_STATUS_NAMES = frozenset(STATUS_NAMES.values())
 
 
 def _whole_name(name: str) -> str:

@@ -9,6 +9,8 @@ from functools import cached_property
 
 from cudnn_doctor.explain.model import Observation
 from cudnn_doctor.machine.model import CudnnCopy, Framework, Machine
+from cudnn_doctor.matrix.load import load
+from cudnn_doctor.matrix.query import gpu_by_name
 from cudnn_doctor.versions import CudnnVersion
 
 _GEFORCE = re.compile(r"\b(?:GeForce|GTX|RTX\s*\d{4}|TITAN|MX\d{3})\b", re.I)
@@ -226,33 +228,7 @@ class Facts:
         return ""
 
 
-_CAPABILITIES = (
-    ("12.0", r"RTX 50[5-9]0|RTX PRO [2-6]\d00"),
-    ("12.1", r"GB10\b|DGX Spark"),
-    ("11.0", r"Thor\b"),
-    ("10.0", r"\bG?B[12]00\b"),
-    ("10.3", r"\bG?B300\b"),
-    ("9.0", r"\bG?H[128]00\b|\bH20\b|GH200"),
-    ("8.9", r"RTX 40[5-9]0|\bL4\b|\bL40S?\b|RTX [456]000 Ada"),
-    ("8.7", r"Orin\b"),
-    ("8.6", r"RTX 30[5-9]0|RTX A[2-6]\d00|\bA10G?\b|\bA40\b|\bA16\b|\bA2\b"),
-    ("8.0", r"\bA100\b|\bA30\b|\bA800\b"),
-    ("7.5", r"RTX 20[678]0|GTX 16[56]0|\bT4\b|Quadro RTX|TITAN RTX|T[46]00\b"),
-    ("7.2", r"Xavier\b"),
-    ("7.0", r"\bV100\b|TITAN V\b"),
-    ("6.1", r"GTX 10[5678]0|\bP40\b|\bP4\b|TITAN X[pP]|MX[123]50"),
-    ("6.0", r"\bP100\b"),
-    ("5.3", r"Jetson Nano|\bTX1\b"),
-    ("5.2", r"GTX 9[5678]0|\bM40\b|\bM60\b|TITAN X\b"),
-    ("5.0", r"GTX 7[45]0\b|\bM10\b"),
-    ("3.7", r"\bK80\b"),
-    ("3.5", r"\bK40\b|\bK20\b|GTX 780|GT 7[13]0"),
-)
-
-
 def _capability_of(name: str) -> tuple[int, ...]:
-    """Compute capability by product name (NVIDIA's list of CUDA GPUs); empty when unknown."""
-    for capability, pattern in _CAPABILITIES:
-        if name and re.search(pattern, name):
-            return numbers(capability)
-    return ()
+    """Compute capability by product name, from the matrix; empty when unknown."""
+    found = gpu_by_name(load(), name) if name else None
+    return numbers(found.cc) if found else ()
