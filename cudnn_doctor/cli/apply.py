@@ -128,8 +128,10 @@ def _ask(how: How) -> None:
 
 def _become_root(plan: Plan, how: How) -> None:
     if how.sudo:
+        from cudnn_doctor.interpreter import running
+
         arguments = [argument for argument in sys.argv[1:] if argument != "--sudo"]
-        argv = ["sudo", "--", sys.executable, "-m", "cudnn_doctor", *arguments]
+        argv = ["sudo", "--", *running("cudnn_doctor"), *arguments]
         sys.exit(subprocess.run(argv, check=False).returncode)
     steps = "\n".join(f"  {step.title}" for step in plan.steps if step.needs_root)
     raise DoctorError(

@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cudnn_doctor.interpreter import running
 from cudnn_doctor.verify.causes import death_cause
 from cudnn_doctor.verify.model import Death, Event, Job, StepResult
 
@@ -80,7 +80,7 @@ def run_child(
     """
     listener = _Listener(progress)
     read_end, write_end = os.pipe()
-    argv = command or (sys.executable, "-m", "cudnn_doctor.verify.child")
+    argv = command or running("cudnn_doctor.verify.child")
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen(
             [*argv, str(write_end)],
@@ -97,8 +97,8 @@ def run_child(
         finally:
             os.close(read_end)
             _end(child)
-        how = broken or _ending(child.returncode)
-        death = _death(how, listener, _tail(log)) if how else None
+        how = broken or _ending(child.returncode, in_a_step=listener.doing is not None)
+        death = _death(how, job, listener, _tail(log)) if how else None
     return Outcome(tuple(listener.steps), listener.facts, death)
 
 
@@ -143,10 +143,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _ending(code: int) -> str:
-    if code == 0:
+def _ending(code: int, *, in_a_step: bool) -> str:
+    """How it ended, empty for as it should: a library that ends the process in the middle of a
+    step does so with any status."""
+    if code == 0 and not in_a_step:
         return ""
-    if code > 0:
+    if code >= 0:
         return f"exit status {code}"
     try:
         return signal.Signals(-code).name
@@ -161,11 +163,13 @@ def _tail(log: Any) -> str:
     return text.strip()
 
 
-def _death(how: str, listener: _Listener, log: str) -> Death:
+def _death(how: str, job: Job, listener: _Listener, log: str) -> Death:
+    """A child that never came to its first step fails its first rung."""
     doing = listener.doing
+    first = "" if listener.steps else job.rungs[0]
     return Death(
         how=how,
-        rung=doing.rung if doing else "",
+        rung=doing.rung if doing else first,
         step=doing.step if doing else "",
         cause=death_cause(how, log, listener.facts),
         log=log,

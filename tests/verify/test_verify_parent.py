@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,12 @@ def test_an_exit_status_and_garbage_are_deaths() -> None:
     assert death.how.startswith("unreadable answer")
 
 
+def test_a_library_that_ends_the_process_in_a_step_does_not_pass() -> None:
+    death = child("os._exit(0)").death
+    assert death is not None
+    assert (death.how, death.rung, death.step) == ("exit status 0", "convolve", "one")
+
+
 def test_the_end_of_the_output_names_the_missing_library() -> None:
     log = "Unable to load any of {libcudnn_cnn.so.9.19.0, libcudnn_cnn.so.9}"
     death = child(f"print({log!r}, flush=True); os.abort()").death
@@ -80,4 +87,15 @@ def test_the_end_of_the_output_names_the_missing_library() -> None:
 def test_a_child_that_cannot_start_is_a_death() -> None:
     outcome = run_child(JOB, environ={}, timeout=5, command=("/bin/false",))
     assert outcome.death is not None
-    assert outcome.death.how == "exit status 1"
+    assert (outcome.death.how, outcome.death.rung) == ("exit status 1", "load")
+
+
+def test_nothing_is_imported_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cudnn_doctor", "msgspec", "ctypes"):
+        (tmp_path / f"{name}.py").write_text("open('executed', 'w')")
+    monkeypatch.chdir(tmp_path)
+    outcome = run_child(JOB, environ=os.environ, timeout=20)
+    assert outcome.steps
+    assert not (tmp_path / "executed").exists()
