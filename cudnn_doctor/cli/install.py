@@ -129,6 +129,7 @@ def install(
         version=version,
         flavour=flavour.value,
         no_gpu=no_gpu,
+        python=None if dry_run and format in FOR_IMAGES else python,
     )
     wish = Wish(
         method=None if method is MethodChoice.auto else method.value,

@@ -52,6 +52,12 @@ def resolve(
     version: opts.Version = None,
     flavour: opts.Flavour = opts.FlavourName.full,
     no_gpu: opts.NoGpu = False,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            "--python", metavar="PATH", help="Count the frameworks in this Python environment."
+        ),
+    ] = None,
     snapshot: opts.Snapshot = None,
     matrix: opts.MatrixFile = None,
     explain: Annotated[
@@ -84,6 +90,7 @@ def resolve(
         flavour=flavour.value,
         no_gpu=no_gpu,
         snapshot=snapshot,
+        python=python,
     )
     result = find(opts.build_target(options, facts), facts)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -110,21 +111,25 @@ class TargetOptions(NamedTuple):
     no_gpu: bool = False
     snapshot: str | None = None
     project: str | None = None
+    python: str | None = None
 
 
 def build_target(options: TargetOptions, facts: Matrix) -> Target:
     """The target that the options describe; raises DoctorError (USAGE) for nonsense.
 
     Any of GPU, driver, architecture and glibc describes another machine, and nothing is read here;
-    after a snapshot they override what it says.
+    after a snapshot they override what it says. The frameworks in a named Python environment count
+    in any case.
     """
     import msgspec
 
     gpus = tuple(_gpu(text, facts) for text in options.gpu or ())
     described = bool(gpus or options.driver or options.arch or options.glibc)
-    target = _base(options.snapshot, described=described)
+    target = _base(options.snapshot, options.python, described=described)
     if options.no_gpu:
         target = msgspec.structs.replace(target, gpus=(), driver=None, driver_cuda=None)
+    if options.python:
+        target = _in_environment(target, options.python)
     target = _described(
         target, facts, gpus, driver=options.driver, arch=options.arch, glibc=options.glibc
     )
@@ -140,7 +145,7 @@ def build_target(options: TargetOptions, facts: Matrix) -> Target:
     )
 
 
-def _base(snapshot: str | None, *, described: bool) -> Target:
+def _base(snapshot: str | None, python: str | None, *, described: bool) -> Target:
     from cudnn_doctor.matrix.target import Target
 
     if snapshot:
@@ -149,7 +154,20 @@ def _base(snapshot: str | None, *, described: bool) -> Target:
         return Target.from_machine(load_snapshot(snapshot))
     if described:
         return Target()
-    return Target.from_machine(this_machine())
+    return Target.from_machine(this_machine(python))
+
+
+def _in_environment(target: Target, python: str) -> Target:
+    """The target for an environment of this machine; unchanged where there is no such one."""
+    from cudnn_doctor.machine.host import Host
+    from cudnn_doctor.machine.places import prefix_of
+
+    machine = this_machine(python)
+    real = os.path.realpath(prefix_of(Host(), python) or os.devnull)
+    for environment in machine.environments:
+        if os.path.realpath(environment.prefix) == real:
+            return target.in_environment(machine, environment)
+    return target
 
 
 @functools.cache
@@ -227,8 +245,6 @@ def _asked_in(folder: str | None, facts: Matrix) -> list[str]:
     """Requirements on frameworks in a folder's files, locked ones first, each framework once."""
     if not folder:
         return []
-    import os
-
     from cudnn_doctor.machine.host import Host
     from cudnn_doctor.machine.project import probe_project
 

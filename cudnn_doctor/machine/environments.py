@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from cudnn_doctor.machine.distributions import read_conda_packages, read_distributions
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Environment
-from cudnn_doctor.machine.places import Candidate, candidates, pyenv_root
+from cudnn_doctor.machine.places import Candidate, candidates, prefix_of, pyenv_root
 from cudnn_doctor.machine.records import Comparer
 from cudnn_doctor.machine.walk import walk
 
@@ -28,6 +28,7 @@ def probe_environments(
     or interpreters); with ``deep`` also those anywhere on local disks. ``hashes`` compares wheels
     with RECORD by SHA-256. Paths in ``extra`` that are none become probe failures."""
     comparer = Comparer(host, hashes)
+    named = {host.real(prefix) for given in extra if (prefix := prefix_of(host, given))}
     seen: set[str] = set()
     found: list[Environment] = []
     for candidate in _all(host, extra, deep, progress):
@@ -37,7 +38,7 @@ def probe_environments(
         environment = _read(host, candidate, comparer)
         if environment is not None:
             seen.add(real)
-            if not _is_our_own(host, environment, real):
+            if real in named or not _is_our_own(host, environment, real):
                 found.append(environment)
     return tuple(found)
 
@@ -58,7 +59,7 @@ def _all(
 
 
 def _is_our_own(host: Host, environment: Environment, real: str) -> bool:
-    """The tool's environment is no environment of the user, unless it is active or used as one."""
+    """The tool's environment is none of the user's, unless it is active, named or used as one."""
     if not host.live or environment.active or real != host.real(sys.prefix):
         return False
     return all(d.name == "nvidia-ml-py" for d in environment.distributions)

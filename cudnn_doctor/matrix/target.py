@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as PipRequirement
 from packaging.utils import canonicalize_name
 
-from cudnn_doctor.machine.model import Framework, Machine
+from cudnn_doctor.machine.model import Environment, Framework, Machine
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.matrix.query import gpu_by_cc
 from cudnn_doctor.matrix.specs import version_key
@@ -133,15 +133,9 @@ class Target(Fact, frozen=True, kw_only=True):
         own cuDNN.
         """
         system, driver = machine.system, machine.driver
-        active = [env for env in machine.environments if env.active]
-        prefixes = {env.prefix for env in active}
-        installed = (
-            FrameworkRequest.installed_one(framework)
-            for framework in machine.frameworks
-            if framework.environment in prefixes
-        )
+        active = next((env for env in machine.environments if env.active), None)
         distro = f"{system.distro_id or ''} {system.distro_version or ''}".strip()
-        return cls(
+        target = cls(
             gpus=tuple(
                 TargetGpu(cc=_numbers(gpu.compute_capability), name=gpu.name)
                 for gpu in machine.gpus or ()
@@ -154,9 +148,18 @@ class Target(Fact, frozen=True, kw_only=True):
             glibc=_numbers(system.libc_version) if system.libc != "musl" else None,
             libc=system.libc or "glibc",
             distro=distro or None,
-            frameworks=tuple(request for request in installed if request is not None),
-            python=active[0].python if active else None,
         )
+        return target.in_environment(machine, active) if active else target
+
+    def in_environment(self, machine: Machine, environment: Environment) -> Target:
+        """The same target with the Python of one environment, and the frameworks that are in it."""
+        installed = (
+            FrameworkRequest.installed_one(framework)
+            for framework in machine.frameworks
+            if framework.environment == environment.prefix
+        )
+        frameworks = tuple(request for request in installed if request is not None)
+        return msgspec.structs.replace(self, frameworks=frameworks, python=environment.python)
 
 
 def _numbers(text: str | None) -> str | None:

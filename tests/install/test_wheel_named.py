@@ -1,0 +1,78 @@
+"""An environment that is named with ``--python`` and is not active counts like the active one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import fakewheels, redist, wheelworld
+from support.cli import Cli
+from support.wheelindex import WheelIndex
+
+from cudnn_doctor.errors import ExitCode
+from cudnn_doctor.machine.environments import probe_environments
+from cudnn_doctor.machine.host import Host
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    for build in wheelworld.BUILDS:
+        wheelworld.build_cuda12(folder, build)
+    return folder
+
+
+@pytest.fixture
+def index(wheels: Path) -> Iterator[WheelIndex]:
+    index = WheelIndex(wheels)
+    yield index
+    index.close()
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, cli: Cli, index: WheelIndex, wheels: Path) -> Path:
+    """A new environment and a matrix that knows the index's wheels."""
+    fakewheels.make_venv(tmp_path / "env")
+    cli.environ.update(wheelworld.environ_for(index, "uv", tmp_path))
+    known = {
+        (build, "12"): next(wheels.glob(f"nvidia_cudnn_cu12-{build}-*"))
+        for build in wheelworld.BUILDS
+    }
+    redist.write_matrix(tmp_path / "matrix.yaml", {}, wheels=known)
+    return tmp_path / "env"
+
+
+def ask(cli: Cli, *words: str | Path) -> list[str | Path]:
+    return ["install", "--matrix", cli.base / "matrix.yaml", *words, "--yes"]
+
+
+@pytest.mark.parametrize("where", [(), ("--glibc", "2.36")], ids=["here", "told"])
+def test_its_frameworks_choose_the_version(cli: Cli, prefix: Path, where: tuple[str, ...]) -> None:
+    fakewheels.install(prefix, fakewheels.torch_wheel(cli.base))
+    done = cli(*ask(cli, "--python", prefix, "--cuda", "12", *where))
+    assert "torch==2.9.1 requires cuDNN ==9.10.2.21" in " ".join(done.stdout.split())
+    assert list((prefix / wheelworld.SITE).glob("nvidia_cudnn_cu12-9.10.2.21.*"))
+
+
+def test_its_frameworks_forbid_a_version(cli: Cli, prefix: Path) -> None:
+    fakewheels.install(prefix, fakewheels.torch_wheel(cli.base))
+    wish = ask(cli, "--python", prefix, "--cuda", "12", "--version", "9.12")
+    refused = cli(*wish, code=ExitCode.NO_COMPATIBLE_VERSION)
+    assert "torch==2.9.1 requires cuDNN ==9.10.2.21" in refused.stderr
+
+
+def test_the_tools_own_is_seen_only_when_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    fakewheels.make_venv(own)
+    monkeypatch.setattr(sys, "prefix", str(own))
+    host = Host("/", {"HOME": str(tmp_path), "PATH": "/no-programs"})
+
+    def seen(*named: str) -> bool:
+        return str(own) in {e.prefix for e in probe_environments(host, named)}
+
+    assert not seen()
+    assert seen(str(own))
