@@ -6,6 +6,7 @@ unpacking go on while the rest arrives. Only a file whose SHA-256 is right ever 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -54,8 +55,11 @@ def download_to(step: Fetch, state: State, folder: str, progress: Progress) -> P
         shutil.copyfile(source, fresh)
         os.replace(fresh, target)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise _failed(f"cannot write it: {error.strerror}", str(target)) from error
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise _failed(
+            f"cannot write it: {error.strerror}", str(target), "give another folder with --dest"
+        ) from error
     return target
 
 

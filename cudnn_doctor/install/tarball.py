@@ -12,6 +12,7 @@ from urllib.parse import urljoin
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import fromindex
 from cudnn_doctor.install import prefix as prefixes
+from cudnn_doctor.install.download import cached
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
@@ -129,23 +130,29 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
 
     Raises DoctorError (NOTHING_CHANGED) when neither is known or can be had.
     """
-    archive = archive_for(request, matrix)
-    wheel = None if request.static else _wheel_for(request, matrix)
     if request.archive is not None:
         return _unpacked(_local(request.archive, request, matrix), request, prefix, staging)
+    archive = None if request.source == "wheel" else archive_for(request, matrix)
+    wheel = None if request.static or request.source == "archive" else _wheel_for(request, matrix)
     if request.source == "wheel" and wheel is None:
         why = "wheels hold no static libraries" if request.static else "no wheel of it is known"
         raise _nothing(f"it cannot come from a wheel: {why}", "use --source archive")
-    known = archive is not None and archive.sha256 is not None
-    if request.source == "wheel" or (request.source == "auto" and wheel and not request.mirrors):
-        if wheel and request.mirrors:
-            return _unpacked(_from_mirrors(wheel, request), request, prefix, staging)
-        command = _installer(request, archive_will_do=known and request.source == "auto")
-        if wheel and command:
+    mirrored = request.source == "wheel" and request.mirrors
+    if wheel and (mirrored or _in_cache(wheel.sha256, request)):
+        return _unpacked(_wheel_file(wheel, request), request, prefix, staging)
+    known = archive.sha256 if archive else None
+    if wheel and not request.mirrors and not _in_cache(known, request):
+        command = _installer(request, archive_will_do=known is not None)
+        if command:
             return _from_index(wheel, command, prefix, staging)
         if request.source == "wheel":
             raise _nothing("neither uv nor pip is here", "install one, or use --source archive")
     return _unpacked(archive_fetch(request, matrix), request, prefix, staging)
+
+
+def _in_cache(sha256: str | None, request: InstallRequest) -> bool:
+    """Whether the file is in this machine's cache already, and the plan is for this machine."""
+    return sha256 is not None and not request.fresh and cached(locate(), sha256).exists()
 
 
 def _installer(request: InstallRequest, *, archive_will_do: bool) -> tuple[str, ...] | None:
@@ -167,7 +174,7 @@ def wheel_fetch(request: InstallRequest, matrix: Matrix) -> tuple[Wheel, Fetch |
             "is known with its SHA-256",
             "use --source archive",
         )
-    return wheel, _from_mirrors(wheel, request) if request.mirrors else None
+    return wheel, _wheel_file(wheel, request) if request.mirrors else None
 
 
 def _wheel_for(request: InstallRequest, matrix: Matrix) -> Wheel | None:
@@ -184,11 +191,15 @@ def _unpacked(fetch: Fetch, request: InstallRequest, prefix: str, staging: str) 
         staging=staging,
         members="static" if request.static else "shared",
     )
-    local = all(url.startswith("file:") for url in fetch.urls)
     needs = {prefix: free_space_for(size, static=request.static)} if size else {}
-    if size and not local and not (locate().cache / "files" / fetch.sha256).exists():
-        needs[str(locate().cache)] = size
-    return Source(step, f"{fetch.name}, {'a local file' if local else 'downloaded'}", needs)
+    if _in_cache(fetch.sha256, request):
+        how = "from the cache"
+    elif all(url.startswith("file:") for url in fetch.urls):
+        how = "a local file"
+    else:
+        how = "downloaded"
+        needs |= {str(locate().cache): size} if size else {}
+    return Source(step, f"{fetch.name}, {how}", needs)
 
 
 def _from_index(wheel: Wheel, command: tuple[str, ...], prefix: str, staging: str) -> Source:
@@ -226,11 +237,14 @@ def archive_fetch(request: InstallRequest, matrix: Matrix) -> Fetch:
     )
 
 
-def _from_mirrors(wheel: Wheel, request: InstallRequest) -> Fetch:
+def _wheel_file(wheel: Wheel, request: InstallRequest) -> Fetch:
+    """A wheel of the mirrors, or else of the cache."""
+    sha256 = wheel.sha256 or ""
+    urls = tuple(_join(mirror, wheel.file) for mirror in request.mirrors)
     return Fetch(
         title=f"download {wheel.file}",
-        urls=tuple(_join(mirror, wheel.file) for mirror in request.mirrors),
-        sha256=wheel.sha256 or "",
+        urls=urls or (cached(locate(), sha256).as_uri(),),
+        sha256=sha256,
         size=wheel.size,
         name=wheel.file,
     )

@@ -21,8 +21,8 @@ _HEADER = 12
 _CHECK_SIZES = (0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64)
 _MAX_BLOCK = 256 << 20
 """Bytes; blocks that are or become larger are decompressed in sequence: memory before speed."""
-_MAX_AHEAD = 512 << 20
-"""Bytes of decompressed blocks that wait or are under way, whatever the number of cores."""
+_MAX_AHEAD = 640 << 20
+"""Bytes of blocks, packed and unpacked, that wait or are under way on however many cores."""
 _PIECE = 1 << 20
 _PIECES_AHEAD = 6
 
@@ -40,8 +40,9 @@ class XzReader:
         self._source = source
         self._workers = workers or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self._workers)
-        self._waiting: deque[Future[bytes | None]] = deque()
+        self._waiting: deque[Future[list[bytes]]] = deque()
         self._sizes: deque[int] = deque()
+        self._pieces: deque[bytes] = deque()
         self._ready = memoryview(b"")
         self._single: lzma.LZMADecompressor | None = None
         self._single_input = b""
@@ -59,33 +60,34 @@ class XzReader:
 
     def read(self, size: int, /) -> memoryview:
         """At least one byte and at most ``size``, not copied; empty at the end."""
-        while not self._ready:
-            if (piece := self._next()) is None:
-                return self._ready
-            self._ready = memoryview(piece)
+        while not self._ready and (self._pieces or self._next()):
+            self._ready = memoryview(self._pieces.popleft())
         data, self._ready = self._ready[:size], self._ready[size:]
         return data
 
-    def _next(self) -> bytes | None:
-        """The next decompressed piece, None at the end."""
+    def _next(self) -> bool:
+        """Whether there are further pieces: they are then in ``_pieces``."""
         while self._blocks_left and len(self._waiting) <= self._workers:
             if self._waiting and sum(self._sizes) > _MAX_AHEAD:
                 break
             self._cut_block()
         while self._single is not None and len(self._waiting) < _PIECES_AHEAD:
             self._waiting.append(self._pool.submit(self._piece))
-        if self._sizes:
-            self._sizes.popleft()
-        return self._waiting.popleft().result() if self._waiting else None
+        while self._waiting and not self._pieces:
+            if self._sizes:
+                self._sizes.popleft()
+            self._pieces.extend(self._waiting.popleft().result())
+        return bool(self._pieces)
 
-    def _piece(self) -> bytes | None:
-        """The next piece of what is decompressed in sequence; the pool has one worker then."""
+    def _piece(self) -> list[bytes]:
+        """The next piece of what is decompressed in sequence, none at the end; the pool has one
+        worker then."""
         decoder = self._single or lzma.LZMADecompressor(lzma.FORMAT_XZ)
         while True:
             if decoder.eof:  # another stream may follow (xz manual: .xz files can be concatenated)
                 rest = decoder.unused_data.lstrip(b"\0") or self._source.read(_PIECE).lstrip(b"\0")
                 if not rest:
-                    return None
+                    return []
                 decoder = self._single = lzma.LZMADecompressor(lzma.FORMAT_XZ)
                 self._single_input = rest
             data = self._single_input or (self._source.read(_PIECE) if decoder.needs_input else b"")
@@ -93,7 +95,7 @@ class XzReader:
             if not data and decoder.needs_input:
                 raise lzma.LZMAError("the archive ends in the middle")
             if out := decoder.decompress(data, 4 * _PIECE):
-                return out
+                return [out]
 
     def _cut_block(self) -> None:
         """Hand the next block to the pool, or switch to decompressing in sequence."""
@@ -112,9 +114,9 @@ class XzReader:
             return
         packed, unpacked = sizes
         body = self._exactly(-(-packed // 4) * 4 + self._check)
-        self._sizes.append(unpacked)
-        stream = self._header + head + body
-        self._waiting.append(self._pool.submit(_decompress, stream, unpacked))
+        self._sizes.append(packed + unpacked)
+        parts = [self._header + head, body]
+        self._waiting.append(self._pool.submit(_decompress, parts, unpacked))
 
     def _exactly(self, count: int) -> bytes:
         parts, left = [], count
@@ -153,9 +155,18 @@ def _number(head: bytes, at: int) -> tuple[int, int]:
     raise lzma.LZMAError("a block header is damaged")
 
 
-def _decompress(stream: bytes, size: int) -> bytes | None:
-    """One block, whose header promises ``size`` bytes: not one more is made."""
-    data = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(stream, size)
-    if len(data) != size:
+def _decompress(parts: list[bytes], size: int) -> list[bytes]:
+    """One block, whose header promises ``size`` bytes: at most one more is made, to tell. In
+    pieces, so that none is copied into a larger one; the packed ``parts`` are let go at the end."""
+    decoder, pieces, left = lzma.LZMADecompressor(lzma.FORMAT_XZ), [], size
+    while parts or not decoder.needs_input:
+        data = parts.pop(0) if decoder.needs_input else b""
+        piece = decoder.decompress(data, min(left + 1, _PIECE))
+        left -= len(piece)
+        if left < 0:
+            break
+        if piece:
+            pieces.append(piece)
+    if left:
         raise lzma.LZMAError("a block is damaged")
-    return data
+    return pieces
