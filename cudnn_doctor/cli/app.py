@@ -28,16 +28,25 @@ class Commands(LazyGroup):
         "report": Place("report", "report"),
         "install": Place("install", "install"),
         "list": Place("installed", "list_", ("cudnn-doctor list", "cudnn-doctor list --json")),
-        "use": Place("installed", "use", ("cudnn-doctor use 9.10.2 --prefix /opt/cudnn",)),
+        "use": Place("installed", "use", ("cudnn-doctor use 9.10.2 --prefix /opt/cudnn --sudo",)),
         "uninstall": Place(
             "installed",
             "uninstall",
             ("cudnn-doctor uninstall 9.10.2 --dry-run", "cudnn-doctor uninstall 9.10.2 --yes"),
         ),
-        "rollback": Place("installed", "rollback", ("cudnn-doctor rollback --dry-run",)),
+        "rollback": Place(
+            "installed",
+            "rollback",
+            ("cudnn-doctor rollback --dry-run", "cudnn-doctor rollback --sudo"),
+        ),
         "repair": Place("installed", "repair", ("cudnn-doctor repair --dry-run",)),
         "download": Place(
-            "downloads", "download", ("cudnn-doctor download --version 9.10.2 --cuda 12 --dest .",)
+            "downloads",
+            "download",
+            (
+                "cudnn-doctor download --version 9.10.2 --cuda 12 --dest carry",
+                "cudnn-doctor download --source wheel --for torch --gpu 9.0 --driver 570",
+            ),
         ),
         "cache": Place("downloads", "cache"),
         "matrix": Place("matrix", "app"),

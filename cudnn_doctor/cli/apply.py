@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
@@ -94,11 +96,14 @@ def carry_out(plan: Plan, how: How) -> str | None:
     from cudnn_doctor.report.plan import to_text
     from cudnn_doctor.report.progress import progress
 
+    refused = _root_is_needed(plan) if os.geteuid() != 0 else None
+    if refused:
+        become_root(how)
     typer.echo(to_text(plan) + "\n", err=how.as_json)
     if not plan.steps:
         return None
-    if plan.needs_root and os.geteuid() != 0:
-        _become_root(plan, how)
+    if refused:
+        raise refused
     _ask(how)
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -126,16 +131,30 @@ def _ask(how: How) -> None:
         raise DoctorError("nothing was done", exit_code=ExitCode.NOTHING_CHANGED)
 
 
-def _become_root(plan: Plan, how: How) -> None:
-    if how.sudo:
+def become_root(how: How) -> None:
+    """With ``--sudo``, do the whole command over again as root, and end as it ends."""
+    if how.sudo and os.geteuid() != 0:
         from cudnn_doctor.interpreter import running
 
         arguments = [argument for argument in sys.argv[1:] if argument != "--sudo"]
         argv = ["sudo", "--", *running("cudnn_doctor"), *arguments]
         sys.exit(subprocess.run(argv, check=False).returncode)
-    steps = "\n".join(f"  {step.title}" for step in plan.steps if step.needs_root)
-    raise DoctorError(
-        f"this needs root:\n{steps}",
+
+
+def _root_is_needed(plan: Plan) -> DoctorError | None:
+    """Why an ordinary user cannot do it; None when one can."""
+    place = Path(plan.target)
+    while not place.exists():
+        place = place.parent
+    if plan.needs_root:
+        steps = "\n".join(f"  {step.title}" for step in plan.steps if step.needs_root)
+        what = f"this needs root:\n{steps}"
+    elif plan.method == "tarball" and not os.access(place, os.W_OK):
+        what = f"this needs root: you may not write into {place}"
+    else:
+        return None
+    return DoctorError(
+        what,
         next_step="add --sudo, run it as root, or print the commands with --dry-run --format shell",
         exit_code=ExitCode.NOTHING_CHANGED,
     )
@@ -148,6 +167,8 @@ def _tell(plan: Plan, receipt: str | None, how: How) -> None:
         typer.echo(json.dumps({**document(plan), "changed": bool(receipt), "receipt": receipt}))
     elif receipt:
         back = plan.action in ("install", "use")
-        typer.echo(f"\nDone. Undo it with: cudnn-doctor rollback {receipt}" if back else "\nDone.")
+        sudo = " --sudo" if os.geteuid() == 0 and "SUDO_USER" in os.environ else ""
+        undo = f" Undo it with: cudnn-doctor rollback {receipt}{sudo}" if back else ""
+        typer.echo(f"\nDone.{undo}")
         if plan.method == "tarball" and plan.action in ("install", "use"):
-            typer.echo(f"In a shell: . {plan.target}/env.sh")
+            typer.echo(f"In a shell: . {shlex.quote(plan.target)}/env.sh")

@@ -12,6 +12,7 @@ import typer
 from cudnn_doctor.cli import apply as ap
 from cudnn_doctor.cli import install as inst
 from cudnn_doctor.cli import target_options as opts
+from cudnn_doctor.cli.lazy import examples
 
 
 class DownloadSource(str, Enum):
@@ -21,7 +22,12 @@ class DownloadSource(str, Enum):
     wheel = "wheel"
 
 
-cache = typer.Typer(help="See or empty the download cache.", no_args_is_help=True)
+cache = typer.Typer(
+    help="See or empty the download cache.",
+    epilog=examples("cudnn-doctor cache list", "cudnn-doctor cache clear"),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
 
 
 def download(
@@ -81,7 +87,7 @@ def download(
         typer.echo(f"{path}\nThere: cudnn-doctor install --archive {shlex.quote(path.name)}")
 
 
-@cache.command("list")
+@cache.command("list", epilog=examples("cudnn-doctor cache list --json"))
 def cache_list(as_json: ap.AsJson = False) -> None:
     """List the cached files: size in bytes and SHA-256."""
     from cudnn_doctor.install.download import cached_files
@@ -97,7 +103,7 @@ def cache_list(as_json: ap.AsJson = False) -> None:
     typer.echo(f"{sum(size for _, size in files):13,} bytes in {locate().cache}")
 
 
-@cache.command("clear")
+@cache.command("clear", epilog=examples("cudnn-doctor cache clear"))
 def cache_clear() -> None:
     """Remove all cached files, finished or not, and what was set aside for a rollback."""
     from cudnn_doctor.install.download import cached_files

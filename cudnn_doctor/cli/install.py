@@ -14,10 +14,10 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 EPILOG = """\
 [bold]Examples[/bold]
 
-  cudnn-doctor install --for torch
-  sudo cudnn-doctor install --prefix /opt/cudnn
+  cudnn-doctor install --for torch --python ./venv
+  cudnn-doctor install --prefix /opt/cudnn --sudo
   cudnn-doctor install --dry-run --format dockerfile --gpu 9.0 --cuda 12
-  cudnn-doctor install --archive cudnn-linux-x86_64-9.10.2.21_cuda12-archive.tar.xz
+  cudnn-doctor install --archive FILE --prefix ~/cudnn
   cudnn-doctor install --yes --lock cudnn.lock
   cudnn-doctor install --yes --lock cudnn.lock --frozen
 
@@ -58,7 +58,10 @@ Static = Annotated[bool, typer.Option("--static", help="Static libraries as well
 
 def install(
     *,
-    method: Annotated[MethodChoice, typer.Option(help="How to install.")] = MethodChoice.auto,
+    method: Annotated[
+        MethodChoice,
+        typer.Option(metavar="METHOD", help="auto, wheel, tarball (a prefix) or package."),
+    ] = MethodChoice.auto,
     version: opts.Version = None,
     cuda: opts.Cuda = None,
     wanted: opts.Wanted = None,
@@ -101,8 +104,8 @@ def install(
 ) -> None:
     """Install the right cuDNN, or exactly the one you name.
 
-    It resolves, shows the plan, asks, does it, verifies it, and can undo it. When a step fails, or
-    the process is killed, the machine ends as it was before.
+    It resolves, shows the plan, asks, does it, verifies it, and can undo it.
+    When a step fails, or the process is killed, the machine ends as it was.
     """
     from cudnn_doctor.install.choose import Wish, settle
     from cudnn_doctor.install.companions import pin

@@ -67,6 +67,7 @@ def use(
     from cudnn_doctor.install.state import locate
 
     how = ap.How(yes, dry_run, format, wait, sudo, as_json)
+    ap.become_root(how)
     with ap.alone(how):
         ap.apply(plan_use(find(installed(locate(), prefix), name)), how)
 
@@ -87,6 +88,7 @@ def uninstall(
     from cudnn_doctor.install.state import locate
 
     how = ap.How(yes, dry_run, format, wait, sudo, as_json)
+    ap.become_root(how)
     with ap.alone(how):
         ap.apply(plan_uninstall(locate(), find(installed(locate(), prefix), name)), how)
 
@@ -106,6 +108,7 @@ def rollback(
     from cudnn_doctor.install.state import locate
 
     how = ap.How(yes, dry_run, format, wait, sudo, as_json)
+    ap.become_root(how)
     with ap.alone(how):
         ap.apply(plan_rollback(locate(), receipt), how)
 
@@ -126,6 +129,7 @@ def repair(
     from cudnn_doctor.install.state import locate
 
     how = ap.How(yes, dry_run, format, wait, sudo, as_json)
+    ap.become_root(how)
     whole = True
     with ap.alone(how):
         for entry in installed(locate(), prefix):

@@ -21,8 +21,9 @@ class Place(NamedTuple):
 
 
 def examples(*lines: str) -> str:
-    """The end of a help text."""
-    return "[bold]Examples[/bold]\n\n" + "\n".join(f"  {line}" for line in lines) + "\n"
+    """The end of a help text. It begins with an empty line: else what all lines after the first
+    are indented by is taken away."""
+    return "\n[bold]Examples[/bold]\n\n" + "\n".join(f"  {line}" for line in lines) + "\n"
 
 
 class LazyGroup(typer.core.TyperGroup):

@@ -11,7 +11,12 @@ import typer
 from cudnn_doctor.cli.lazy import examples
 from cudnn_doctor.errors import DoctorError, ExitCode
 
-app = typer.Typer(help="Read, check and update the compatibility matrix.", no_args_is_help=True)
+app = typer.Typer(
+    help="Read, check and update the compatibility matrix.",
+    epilog=examples("cudnn-doctor matrix show 9.10.2", "cudnn-doctor matrix validate"),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
 
 MatrixOption = Annotated[
     str | None, typer.Option("--matrix", metavar="FILE", help="Use this compat_matrix.yaml.")

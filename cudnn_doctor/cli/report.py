@@ -19,7 +19,8 @@ EPILOG = """\
 
   cudnn-doctor report
   cudnn-doctor report --snapshot machine.json -o machine.html
-  cudnn-doctor verify --json > verify.json; cudnn-doctor report --verify verify.json
+  cudnn-doctor verify --json > verify.json
+  cudnn-doctor report --verify verify.json
 
 [bold]Exit codes[/bold]
 

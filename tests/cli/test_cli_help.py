@@ -10,9 +10,14 @@ from typer.testing import CliRunner
 
 from cudnn_doctor.cli.app import Commands, app
 
-GROUPS = {"matrix": ("show", "validate", "compile", "update", "inspect"), "cache": ()}
+GROUPS = {
+    "matrix": ("show", "validate", "compile", "update", "inspect"),
+    "cache": ("list", "clear"),
+}
 SINGLE = [name for name in Commands.places if name not in GROUPS]
-ALL = [[name] for name in SINGLE] + [[g, name] for g, names in GROUPS.items() for name in names]
+ALL = [[name] for name in (*SINGLE, *GROUPS)] + [
+    [g, name] for g, names in GROUPS.items() for name in names
+]
 
 
 def help_of(*words: str) -> str:
@@ -26,7 +31,7 @@ def test_each_command_teaches_by_examples(words: list[str]) -> None:
     text = help_of(*words)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "Examples" in text
-    assert f"cudnn-doctor {' '.join(words)}" in text.split("Examples")[1]
+    assert f"\n   cudnn-doctor {' '.join(words)}" in text.split("Examples")[1]
 
 
 def test_the_root_lists_every_command() -> None:
