@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_doctor.cli import apply as ap
 from cudnn_doctor.cli import app as application
+from cudnn_doctor.cli import apply as ap
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import MakeFolder, Plan
 
