@@ -107,7 +107,7 @@ def install(
     It resolves, shows the plan, asks, does it, verifies it, and can undo it.
     When a step fails, or the process is killed, the machine ends as it was.
     """
-    from cudnn_doctor.install.choose import Wish, settle
+    from cudnn_doctor.install.choose import Wish, settle, with_absent_frameworks
     from cudnn_doctor.install.companions import pin
     from cudnn_doctor.install.lock import read, request_from, verify, write
     from cudnn_doctor.install.request import plan_install
@@ -151,6 +151,7 @@ def install(
     how = ap.How(yes, dry_run, format, wait, sudo, as_json)
     with ap.alone(how):
         locked = read(lock) if lock and frozen else None
+        target = None
         if locked:
             request = request_from(locked, wish)
         else:
@@ -161,6 +162,8 @@ def install(
             request = pin(request, machine)
         plan = plan_install(request, machine, facts)
         if locked:
+        if target:
+            plan = with_absent_frameworks(plan, target, machine)
             verify(locked, plan)
         ap.apply(plan, how)
         if lock and not frozen:

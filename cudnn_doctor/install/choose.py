@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.plan import Method
+from cudnn_doctor.install.plan import Method, Plan
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.tarball import Known, identify
-from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.machine.model import Environment, Machine
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.matrix.query import repository_for
 from cudnn_doctor.matrix.resolver import Conflict, Resolution, resolve
 from cudnn_doctor.matrix.specs import matches
-from cudnn_doctor.matrix.target import Target
+from cudnn_doctor.matrix.target import FrameworkRequest, Target
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +91,8 @@ def settle(wish: Wish, target: Target, matrix: Matrix, machine: Facts) -> Instal
         answer = _resolve(wish, method, target, matrix)
         flavour: Literal["full", "jit"] = "jit" if answer.flavour == "jit" else "full"
         known = Known(answer.build, answer.cuda, target.platform, flavour)
-        reasons = (*answer.reasons, *answer.notes, why)
+        told = [r for r in answer.reasons if not r.startswith("method ")]
+        reasons = (*told, *answer.notes, why)
     return InstallRequest(
         method=method,
         version=known.version,
@@ -109,6 +111,31 @@ def settle(wish: Wish, target: Target, matrix: Matrix, machine: Facts) -> Instal
         hold=wish.hold,
         sudo=wish.sudo,
     )
+
+
+def with_absent_frameworks(plan: Plan, target: Target, machine: Machine) -> Plan:
+    """The plan for an environment, with a warning for each framework that was asked for and is not
+    in it: no plan installs one, and its own installation brings its own cuDNN."""
+    environment = next((e for e in machine.environments if e.prefix == plan.target), None)
+    if environment is None:
+        return plan
+    there = {d.name for d in environment.distributions}
+    there |= {f.name for f in machine.frameworks if f.environment == plan.target}
+    absent = [f for f in target.frameworks if f.name not in there]
+    return msgspec.structs.replace(
+        plan, warnings=(*plan.warnings, *(_absent(f, environment) for f in absent))
+    )
+
+
+def _absent(framework: FrameworkRequest, environment: Environment) -> str:
+    said = (
+        f"{framework.name} is not in this environment, and this installs no framework; installed "
+        "first, it brings the cuDNN and cuBLAS that it pins"
+    )
+    if framework.local:
+        return said
+    pip = f"{environment.executable or 'python3'} -m pip install"
+    return f"{said}:\n{pip} {shlex.quote(framework.text)}"
 
 
 def _is_asked(known: Known, target: Target) -> bool:

@@ -101,7 +101,11 @@ def _details(step: AnyStep) -> Iterable[str]:
 
 
 def _section(title: str, items: Iterable[str]) -> list[str]:
-    lines = [_fill(item, "  - ", "    ") for item in items]
+    """Items after a title; what follows an item's first line are commands, which stay whole."""
+    lines = []
+    for item in items:
+        said, *commands = item.splitlines()
+        lines += [_fill(said, "  - ", "    "), *(f"      {command}" for command in commands)]
     return ["", title, *lines] if lines else []
 
 

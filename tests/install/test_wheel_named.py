@@ -12,8 +12,13 @@ from support.cli import Cli
 from support.wheelindex import WheelIndex
 
 from cudnn_doctor.errors import ExitCode
+from cudnn_doctor.install.choose import with_absent_frameworks
+from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.machine.environments import probe_environments
 from cudnn_doctor.machine.host import Host
+from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.matrix.target import FrameworkRequest, Target
+from cudnn_doctor.report.plan import to_text
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +81,21 @@ def test_the_tools_own_is_seen_only_when_named(
 
     assert not seen()
     assert seen(str(own))
+
+
+def test_a_framework_that_is_not_there_is_told_of_with_the_command(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    fakewheels.make_venv(env)
+    host = Host("/", {"HOME": str(tmp_path), "PATH": "/no-programs"})
+    place = str(env)
+    plan = Plan(action="install", method="wheel", version="9.10.2.21", cuda="12", target=place)
+    target = Target(frameworks=(FrameworkRequest.parse("torch>=2.8"),))
+
+    def shown() -> str:
+        machine = Machine(environments=probe_environments(host, [place]))
+        return to_text(with_absent_frameworks(plan, target, machine))
+
+    assert "torch is not in this environment" in shown()
+    assert f"\n      {env}/bin/python3 -m pip install 'torch>=2.8'\n" in shown()
+    fakewheels.install(env, fakewheels.torch_wheel(tmp_path))
+    assert "not in this environment" not in shown()
