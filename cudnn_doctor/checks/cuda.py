@@ -91,9 +91,11 @@ def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
     nvrtc = _stem(load.name) == "libnvrtc"
     others = _other_majors(context, load.name)
     id = "libnvrtc-missing" if nvrtc else "other-cuda-lib-missing"
-    why = "cuDNN cannot be loaded without it."
+    why = "cuDNN opens it at run time; operations that need it fail."
     if nvrtc:
         why = "cuDNN compiles some kernels at run time with it; those operations fail or are slow."
+    elif _stem(load.name) in _SELDOM_USED:
+        why = "kernels linked at run time would need it; common operations do not."
     elif others:
         id = "cudnn-cuda-major-mismatch"
         why = f"this cuDNN is built for CUDA {cuda}; the CUDA libraries here are of another major."
@@ -101,7 +103,7 @@ def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
     who = "a plain program" if plan.consumer.name == PLAIN else plan.consumer.name
     return Finding(
         id=id,
-        severity=_severity(context, plan, wheel, nvrtc),
+        severity=_severity(context, plan, load.name, wheel),
         title=f"{load.name}, which cuDNN needs for {who}, is not found",
         culprit=load.name,
         subject=plan.consumer.environment or plan.folder or "",
@@ -127,14 +129,19 @@ def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
     )
 
 
+_SELDOM_USED = ("libnvJitLink",)
+"""Opened by tensor_ir engines; with it out of reach cuDNN 9.28.1 passed `verify --full` on an H200
+(benchmarks/results/verify_h200_2026-11-30_more.md)."""
 _PRECOMPILED_DO = ("ct2-bundled-shim",)
 """Ways of loading by frameworks that ask cuDNN for plain convolutions only and that are installed,
 by their own documentation, without NVRTC."""
 
 
-def _severity(context: Context, plan: LoadPlan, wheel: str, nvrtc: bool) -> Severity:
+def _severity(context: Context, plan: LoadPlan, name: str, wheel: str) -> Severity:
     """A note where no known program uses that copy; NVRTC counts where something asks for it."""
-    if plan.consumer.name == PLAIN or (nvrtc and plan.consumer.scheme in _PRECOMPILED_DO):
+    nvrtc = _stem(name) == "libnvrtc"
+    seldom = _stem(name) in _SELDOM_USED or (nvrtc and plan.consumer.scheme in _PRECOMPILED_DO)
+    if plan.consumer.name == PLAIN or seldom:
         return "info"
     return "warning" if nvrtc and not _asks_for(context, plan, wheel) else "error"
 

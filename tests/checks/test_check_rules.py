@@ -355,6 +355,12 @@ def test_cublas_and_cublaslt_of_different_releases() -> None:
     assert ids_with(plan_with(first, fitting)) == set()
 
 
+def test_only_a_note_where_nvjitlink_is_missing() -> None:
+    lost = Load(name="libcublasLt.so.13", via="missing")
+    assert ids_with(plan_with(lost)) == {"cudnn-cuda-major-mismatch"}
+    assert ids_with(plan_with(replace(lost, name="libnvJitLink.so.13"))) == set()
+
+
 def test_an_older_nvrtc_on_the_path() -> None:
     own = Distribution(name="nvidia-cuda-nvrtc-cu12", version="12.8.93", location=SITE)
     env = environment(*environment().distributions, own)
