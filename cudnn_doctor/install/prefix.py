@@ -91,7 +91,9 @@ def make_current(prefix: str, name: str, *, ldconfig: bool) -> tuple[AnyStep, ..
             content=_modulefile(prefix, name),
         ),
         WriteFile(
-            title="write env.sh for shells", path=f"{prefix}/env.sh", content=_env_script(prefix)
+            title="write env.sh for shells",
+            path=f"{prefix}/env.sh",
+            content=_env_script(prefix, loader_told=ldconfig),
         ),
     ]
     if ldconfig:
@@ -177,10 +179,14 @@ def cache_is_undone() -> Run:
     )
 
 
-def _env_script(prefix: str) -> str:
+def _env_script(prefix: str, *, loader_told: bool) -> str:
+    """Where the loader knows the prefix, LD_LIBRARY_PATH stays as it is: it would put this cuDNN's
+    sublibraries before those of the wheels that frameworks in the same shell bring."""
     lines = ["# Use the cuDNN of this prefix: source this file.", f"_cudnn={shlex.quote(prefix)}"]
     lines += ['export CUDNN_ROOT="$_cudnn"', 'export CUDNN_PATH="$_cudnn"']
     for variable, folder in _SEARCH:
+        if variable == "LD_LIBRARY_PATH" and loader_told:
+            continue
         lines.append(f'export {variable}="$_cudnn{folder}${{{variable}:+:${variable}}}"')
     return "\n".join([*lines, "unset _cudnn", ""])
 
