@@ -30,6 +30,7 @@ from cudnn_doctor.install.plan import (
     Prove,
     RemoveFolder,
     RemoveTree,
+    RestorePackages,
     Run,
     SwitchLink,
     Unpack,
@@ -95,7 +96,7 @@ def _finish(journal: Journal, state: State) -> Path:
         elif isinstance(step, GuardSystem):
             from cudnn_doctor.install import systemguard
 
-            systemguard.finish(step, journal.saved(number))
+            systemguard.finish(step, journal.saved(number), for_good=bool(plan.undoes))
         elif isinstance(step, RemoveFolder):
             files.finish_remove_folder(step)
     return journal.keep(state)
@@ -187,6 +188,10 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
         from cudnn_doctor.install import systemguard
 
         systemguard.guard(step, saved)
+    elif isinstance(step, RestorePackages):
+        from cudnn_doctor.install import systemguard
+
+        systemguard.restore(step, progress)
     elif not isinstance(step, RemoveFolder):  # that waits for the commit
         _DO[type(step)](step, saved)
 
@@ -204,6 +209,10 @@ def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
         from cudnn_doctor.install import systemguard
 
         systemguard.unguard(step, saved, progress)
+    elif isinstance(step, RestorePackages):
+        from cudnn_doctor.install import systemguard
+
+        systemguard.finish_restore(step, progress)
     elif type(step) in _UNDO:
         _UNDO[type(step)](step, saved)
 

@@ -6,7 +6,7 @@ import fnmatch
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from cudnn_doctor.install.packages import ENVIRON, Choice, Manager, Target, refused
 from cudnn_doctor.install.request import InstallRequest
@@ -65,8 +65,16 @@ def in_the_way(choice: Choice, request: InstallRequest, installed: dict[str, Pac
     return sorted((others & installed.keys()) - wanted)
 
 
-def rehearse(choice: Choice, drop: list[str]) -> Iterator[str]:
-    """Warnings from a rehearsal; raises where it fails or removes what is not cuDNN's. A manager
+class Foreseen(NamedTuple):
+    """What a rehearsal tells."""
+
+    warnings: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Installed packages of which another version would come."""
+
+
+def rehearse(choice: Choice, drop: list[str]) -> Foreseen:
+    """Let the manager rehearse; raises where it fails or removes what is not cuDNN's. A manager
     that is not here, or does not know the version yet, foresees nothing."""
     with tempfile.TemporaryDirectory(prefix="cudnn-doctor-") as scratch:
         argv = choice.manager.rehearse(choice.targets, drop, scratch)
@@ -81,11 +89,11 @@ def rehearse(choice: Choice, drop: list[str]) -> Iterator[str]:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            return
+            return Foreseen()
     output = done.stdout.decode("utf-8", "replace").strip()
     if objection := choice.manager.objection(done.returncode, output, choice.targets):
         if choice.repository and any(sign in objection for sign in _STALE):
-            return
+            return Foreseen()
         tail = "\n".join(objection.splitlines()[-12:])
         raise refused(
             f"{choice.manager.name} foresees that it cannot do this:\n{tail}",
@@ -100,4 +108,5 @@ def rehearse(choice: Choice, drop: list[str]) -> Iterator[str]:
             f"{', '.join(foreign)}",
             "mend the conflict first, or use --method tarball",
         )
-    yield from (f"removes {name}" for name in removed if name not in drop)
+    warnings = (f"removes {name}" for name in removed if name not in drop)
+    return Foreseen(tuple(warnings), (*choice.manager.replaced(output), *removed))

@@ -7,11 +7,13 @@ when the plan is made, where it knows the repository, and once more in the plan 
 
 from __future__ import annotations
 
+import fnmatch
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cudnn_doctor.install.foresee import (
+    Foreseen,
     in_the_way,
     refuse_foreign_repositories,
     refuse_held,
@@ -29,7 +31,7 @@ from cudnn_doctor.install.packages import (
 from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.unpack import free_space_for
-from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.machine.model import Machine, Package
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import DistroPackage, Matrix
 
@@ -55,8 +57,10 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     drop = in_the_way(choice, request, installed)
     known = _configured(choice, machine, request)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
+    foreseen = Foreseen()
     if known is not None and not request.fresh:
-        warnings += rehearse(choice, drop)
+        foreseen = rehearse(choice, drop)
+    going = _going(targets, installed, (*drop, *foreseen.replaced))
     steps = _repository_steps(choice, request, known)
     if manager.rehearses and not request.fresh:
         steps.append(_run("rehearse the installation", manager.rehearse(targets, drop)))
@@ -65,7 +69,7 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         *([] if request.fresh else [_guard(manager)]),
         *manager.before(targets, request.version),
         *steps,
-        *([] if request.fresh else [_guard(manager, manager.install(targets, drop))]),
+        *([] if request.fresh else [_guard(manager, manager.install(targets, drop), going)]),
         _run(f"install {shown}", manager.install(targets, drop)),
         *manager.after(targets, hold=request.hold),
         *([] if request.fresh else [_proof(choice, request, matrix)]),
@@ -78,24 +82,44 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         target="system",
         steps=tuple(steps),
         reasons=(*request.reasons, *_reasons(choice, request, known)),
-        warnings=tuple(dict.fromkeys(warnings)),
-        space_needed=_space(request, matrix),
+        warnings=tuple(dict.fromkeys((*warnings, *foreseen.warnings))),
+        space_needed=_space(request, matrix, going),
     )
 
 
-def _space(request: InstallRequest, matrix: Matrix) -> dict[str, int]:
-    """Roughly: a package is as large as the wheel of that release, and is unpacked beside it."""
+def _going(
+    targets: list[Target], installed: dict[str, Package], foreseen: Iterable[str]
+) -> tuple[str, ...]:
+    """Installed packages that others replace: those foreseen, and cuDNN's of the targets' series,
+    which a rehearsal cannot tell before the repository is known."""
+    wanted = {target.name: target.version for target in targets}
+    going = [
+        name
+        for name, package in installed.items()
+        if "cudnn" in name and not fnmatch.fnmatch(package.version, wanted.get(name, "-"))
+    ]
+    return tuple(sorted({*going, *foreseen}))
+
+
+def _space(request: InstallRequest, matrix: Matrix, going: tuple[str, ...]) -> dict[str, int]:
+    """Roughly: a package is as large as the wheel of that release, and is unpacked beside it. What
+    it replaces stays on the disk, and an undo packs that once more."""
     known = query.wheels_for(matrix, request.version, request.cuda, flavour=request.flavour)
     size = max((wheel.size or 0 for wheel in known), default=0)
-    return {"/usr": free_space_for(size), "/var/cache": size} if size else {}
+    unpacked = free_space_for(size)
+    return {"/usr": 2 * unpacked if going else unpacked, "/var/cache": size} if size else {}
 
 
-def _guard(manager: Manager, finish: tuple[str, ...] = ()) -> GuardSystem:
+def _guard(
+    manager: Manager, finish: tuple[str, ...] = (), keep: tuple[str, ...] = ()
+) -> GuardSystem:
     what = "which files of cuDNN and CUDA are there" if finish else "which packages are installed"
+    also = f", and keep {', '.join(keep)} for an undo" if keep else ""
     return GuardSystem(
-        title=f"remember {what}",
+        title=f"remember {what}{also}",
         manager=manager.name,  # type: ignore[arg-type]
         finish=finish,
+        keep=keep,
     )
 
 

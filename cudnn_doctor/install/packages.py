@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from cudnn_doctor.errors import DoctorError, ExitCode
@@ -12,6 +15,8 @@ from cudnn_doctor.matrix.model import DistroPackage, NvidiaRepository
 
 ENVIRON = {"DEBIAN_FRONTEND": "noninteractive", "ZYPP_LOCK_TIMEOUT": "60"}
 """Variables under which the managers' commands run."""
+TREE = "root"
+"""Folder of a kept package in which its files lie at their places."""
 
 
 class Target(NamedTuple):
@@ -74,6 +79,9 @@ class Manager(Protocol):
     def removed(self, output: str) -> list[str]:
         """Packages that a rehearsal says it would remove."""
 
+    def replaced(self, output: str) -> list[str]:
+        """Packages that a rehearsal says it would bring to another version."""
+
     def files_of(self, name: str) -> tuple[str, ...]:
         """List the files of an installed package."""
 
@@ -92,8 +100,18 @@ class Manager(Protocol):
     ) -> tuple[tuple[str, ...], ...]:
         """Commands that take away old packages whose successors are there beside them."""
 
-    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
-        """Commands that bring ``changed`` back to their versions and remove ``added``."""
+    def describe(self, name: str, version: str, folder: Path) -> None:
+        """Write what the database says of an installed package into ``folder``, in whose folder
+        ``root`` its files are; raises DoctorError or OSError."""
+
+    def repack(self, folder: Path, target: str) -> str:
+        """Build a package file from such a folder: ``target`` with its suffix, which is told."""
+
+    def restore(
+        self, changed: Mapping[str, str], added: Sequence[str], files: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
+        """Commands that bring ``changed`` back to their versions and remove ``added``; ``files``
+        are package files for some of them."""
 
 
 class Choice(NamedTuple):
@@ -127,3 +145,25 @@ def manager_named(name: str) -> Manager:
 
 def refused(what: str, next_step: str, where: str = "") -> DoctorError:
     return DoctorError(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)
+
+
+def output_of(argv: tuple[str, ...]) -> str:
+    """What a program prints; raises DoctorError (NOTHING_CHANGED) when it fails."""
+    environ = {**os.environ, "LC_ALL": "C", **ENVIRON}
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, stdin=subprocess.DEVNULL, env=environ, check=False
+        )
+    except OSError as error:
+        raise failed(argv, error.strerror or "it cannot be run") from error
+    if done.returncode:
+        raise failed(argv, done.stderr.decode("utf-8", "replace").strip())
+    return os.fsdecode(done.stdout)
+
+
+def failed(argv: tuple[str, ...], told: str) -> DoctorError:
+    return DoctorError(
+        f"{argv[0]} failed:\n{told}",
+        where=" ".join(argv),
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cudnn_doctor.install.packages import ENVIRON, RepositoryFile, Target
+from cudnn_doctor.install import repack_deb
+from cudnn_doctor.install.packages import ENVIRON, TREE, RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep, RemoveTree, Run, WriteFile
 
 _PINS = "/etc/apt/preferences.d/cudnn-doctor"
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _WAIT = ("-o", "DPkg::Lock::Timeout=60")
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.M)
+_REPLACED = re.compile(r"^Inst (\S+) \[", re.M)
 _SERIES = re.compile(r"(libcudnn\d+)(?:-[a-z]+)*(-cuda-\d+)?")
 
 
@@ -103,6 +105,9 @@ class Apt:
     def removed(self, output: str) -> list[str]:
         return _REMOVED.findall(output)
 
+    def replaced(self, output: str) -> list[str]:
+        return _REPLACED.findall(output)
+
     def files_of(self, name: str) -> tuple[str, ...]:
         return ("dpkg-query", "--listfiles", name)
 
@@ -121,8 +126,16 @@ class Apt:
     ) -> tuple[tuple[str, ...], ...]:
         return ()
 
-    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
-        words = [f"{name}={version}" for name, version in changed.items()]
+    def describe(self, name: str, version: str, folder: Path) -> None:
+        repack_deb.describe(name, folder / TREE)
+
+    def repack(self, folder: Path, target: str) -> str:
+        return repack_deb.build(folder / TREE, target)
+
+    def restore(
+        self, changed: Mapping[str, str], added: Sequence[str], files: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
+        words = [files.get(name, f"{name}={version}") for name, version in changed.items()]
         words += [f"{name}-" for name in added]
         held = "--allow-change-held-packages"
         return ((*_INSTALL, held, *words),) if words else ()

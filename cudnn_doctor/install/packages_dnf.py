@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from cudnn_doctor.install import packages_rpm as rpm
 from cudnn_doctor.install.packages import RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep, Run
 
 _COMMAND = ("dnf", "-y", "--setopt=install_weak_deps=False")
-_SECTION = re.compile(r"^(Removing|Erasing)\b.*:$")
+_REMOVING = re.compile(r"^(Removing|Erasing)\b.*:$")
+_REPLACING = re.compile(r"^(Upgrading|Downgrading|Reinstalling)\b.*:$")
 _ROW = re.compile(r"^ (\S+)\s+\S+\s+\S+")
 
 
@@ -75,24 +76,23 @@ class Dnf(rpm.RpmDatabase):
         return output if code and not declined else ""
 
     def removed(self, output: str) -> list[str]:
-        found, inside = [], False
-        for line in output.splitlines():
-            if line and not line.startswith(" "):
-                inside = _SECTION.match(line) is not None
-            elif inside and (match := _ROW.match(line)):
-                found.append(match[1])
-        return found
+        return [*_rows(_REMOVING, output)]
 
-    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
+    def replaced(self, output: str) -> list[str]:
+        return [*_rows(_REPLACING, output)]
+
+    def restore(
+        self, changed: Mapping[str, str], added: Sequence[str], files: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
         keys, packages = rpm.split_keys(added)
-        commands: list[tuple[str, ...]] = []
+        commands = [*rpm.restore_files(packages, files)]
         words = []
         for name, version in changed.items():
             stem, _, arch = name.rpartition(".")
-            words.append(f"{stem}-{version}.{arch}")
+            words += [] if name in files else [f"{stem}-{version}.{arch}"]
         if words:
             commands.append((*_COMMAND, "--allowerasing", "install", *words))
-        if packages:
+        if packages and not files:
             commands.append((*_COMMAND, "--noautoremove", "remove", *packages))
         return (*commands, *rpm.remove_keys(keys))
 
@@ -101,3 +101,13 @@ def _only(path: str) -> tuple[str, ...]:
     """Options that limit a command to this tool's own repository, if that is the one."""
     own = path.endswith(f"/{rpm.REPOSITORY}.repo")
     return (f"--repo={rpm.REPOSITORY}",) if own else ()
+
+
+def _rows(section: re.Pattern[str], output: str) -> Iterator[str]:
+    """Names in some sections of a transaction's table."""
+    inside = False
+    for line in output.splitlines():
+        if line and not line.startswith(" "):
+            inside = section.match(line) is not None
+        elif inside and (match := _ROW.match(line)):
+            yield match[1]

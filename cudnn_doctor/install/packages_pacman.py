@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cudnn_doctor.install.packages import RepositoryFile, Target
+from cudnn_doctor.install import repack_pacman
+from cudnn_doctor.install.packages import TREE, RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep
 
 _LOCK = "/var/lib/pacman/db.lck"
@@ -62,6 +63,9 @@ class Pacman:
     def removed(self, output: str) -> list[str]:
         return []
 
+    def replaced(self, output: str) -> list[str]:
+        return [line.split()[0] for line in output.splitlines() if line.count(" ") == 1]
+
     def files_of(self, name: str) -> tuple[str, ...]:
         return ("pacman", "-Qlq", name)
 
@@ -81,14 +85,21 @@ class Pacman:
     ) -> tuple[tuple[str, ...], ...]:
         return ()
 
-    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
+    def describe(self, name: str, version: str, folder: Path) -> None:
+        repack_pacman.describe(name, version, folder)
+
+    def repack(self, folder: Path, target: str) -> str:
+        return repack_pacman.build(folder, folder / TREE, target)
+
+    def restore(
+        self, changed: Mapping[str, str], added: Sequence[str], files: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
         commands: list[tuple[str, ...]] = []
         if added:
             commands.append(("pacman", "-R", "--noconfirm", *added))
         if changed:
-            commands.append(
-                ("pacman", "-U", "--noconfirm", *(_cached(n, v) for n, v in changed.items()))
-            )
+            found = (_cached(n, v) or files.get(n, f"{n}-{v}") for n, v in changed.items())
+            commands.append(("pacman", "-U", "--noconfirm", *found))
         return tuple(commands)
 
 
@@ -107,6 +118,6 @@ def _at_work() -> bool:
 
 
 def _cached(name: str, version: str) -> str:
-    """The package file that pacman kept when it installed that version."""
+    """The package file that pacman kept when it installed that version, signature and all."""
     found = sorted(Path(_CACHE).glob(f"{name}-{version}-*.pkg.tar*[!g]"))
-    return str(found[0]) if found else f"{_CACHE}/{name}-{version}-any.pkg.tar.zst"
+    return str(found[0]) if found else ""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from cudnn_doctor.install.packages import RepositoryFile
+from cudnn_doctor.install import repack_rpm
+from cudnn_doctor.install.packages import TREE, RepositoryFile
 from cudnn_doctor.install.plan import AnyStep, Run, WriteFile
 
 REPOSITORY = "cudnn-doctor-nvidia"
 KEY_PATH = "/etc/pki/rpm-gpg/RPM-GPG-KEY-cudnn-doctor-nvidia"
 _KEYS = "gpg-pubkey"
+_UNCHECKED = ("--nodeps", "--nosignature", "--nodigest", "--nofiledigest")
 
 
 def repository_steps(file: RepositoryFile, options: tuple[str, ...]) -> list[AnyStep]:
@@ -87,11 +90,29 @@ class RpmDatabase:
                 named.append(f"{stem}-{before[name].rpartition(':')[2]}.{arch}")
         return (("rpm", "--erase", "--nodeps", *named),) if named else ()
 
+    def describe(self, name: str, version: str, folder: Path) -> None:
+        """Write down the header that rpm's database has of a package."""
+        repack_rpm.describe(name, folder)
 
-def split_keys(names: list[str]) -> tuple[list[str], list[str]]:
+    def repack(self, folder: Path, target: str) -> str:
+        """Build an .rpm from that and the package's files."""
+        return repack_rpm.build(folder, folder / TREE, target)
+
+
+def split_keys(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Keys, which only rpm itself removes, and packages."""
     keys = [name for name in names if name.startswith(f"{_KEYS}-")]
     return keys, [name for name in names if name not in keys]
+
+
+def restore_files(added: list[str], files: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """Commands that put packages of this tool's making into the place of ``added``. Their payload
+    is compressed anew, so that it has no digest."""
+    if not files:
+        return ()
+    install = ("rpm", "--upgrade", "--oldpackage", "--replacepkgs", *_UNCHECKED, *files.values())
+    erase = ("rpm", "--erase", "--nodeps", *added)
+    return (erase, install) if added else (install,)
 
 
 def remove_keys(keys: list[str]) -> tuple[tuple[str, ...], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cudnn_doctor.install import packages_rpm as rpm
 from cudnn_doctor.install.packages import RepositoryFile, Target
@@ -12,6 +12,7 @@ from cudnn_doctor.install.plan import AnyStep, Run
 _COMMAND = ("zypper", "--non-interactive")
 _INSTALL = (*_COMMAND, "install", "--oldpackage", "--no-recommends")
 _REMOVED = re.compile(r"package(?:s are| is) going to be REMOVED:\n((?: .*\n?)+)")
+_REPLACED = re.compile(r"going to be (?:up|down)graded:\n((?: .*\n?)+)")
 
 
 class Zypper(rpm.RpmDatabase):
@@ -68,9 +69,15 @@ class Zypper(rpm.RpmDatabase):
     def removed(self, output: str) -> list[str]:
         return [name for block in _REMOVED.findall(output) for name in block.split()]
 
-    def restore(self, changed: Mapping[str, str], added: list[str]) -> tuple[tuple[str, ...], ...]:
+    def replaced(self, output: str) -> list[str]:
+        return [name for block in _REPLACED.findall(output) for name in block.split()]
+
+    def restore(
+        self, changed: Mapping[str, str], added: Sequence[str], files: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], ...]:
         keys, packages = rpm.split_keys(added)
-        words = [f"{name}={version}" for name, version in changed.items()]
-        words += [f"!{name}" for name in packages]
-        commands = ((*_INSTALL, "--force-resolution", *words),) if words else ()
+        commands = rpm.restore_files(packages, files)
+        words = [f"{name}={version}" for name, version in changed.items() if name not in files]
+        words += [] if files else [f"!{name}" for name in packages]
+        commands += ((*_INSTALL, "--force-resolution", *words),) if words else ()
         return (*commands, *rpm.remove_keys(keys))

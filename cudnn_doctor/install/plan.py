@@ -129,6 +129,18 @@ class GuardSystem(Step, frozen=True, kw_only=True):
     finish: tuple[str, ...] = ()
     """The command that comes next: where it was killed half-way it is run again before it is taken
     back, because a manager knows nothing of the files that it had not recorded yet."""
+    keep: tuple[str, ...] = ()
+    """Installed packages whose files are kept (hard-linked, hidden under ``/usr/lib``) until the
+    next change or ``cache clear``: they come back also where no repository has them any more."""
+
+
+class RestorePackages(Step, frozen=True, kw_only=True):
+    """Bring distribution packages back to versions that they had, and remove others."""
+
+    manager: Literal["apt", "dnf", "zypper", "pacman"]
+    packages: dict[str, str] = {}
+    """Name -> version, in the manager's spelling."""
+    remove: tuple[str, ...] = ()
 
 
 class Run(Step, frozen=True, kw_only=True):
@@ -174,6 +186,7 @@ AnyStep: TypeAlias = (
     | SwitchLink
     | GuardPackages
     | GuardSystem
+    | RestorePackages
     | Run
     | Prove
 )

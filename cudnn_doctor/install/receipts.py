@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import files, manifest
+from cudnn_doctor.install import files, kept, manifest
 from cudnn_doctor.install import prefix as prefixes
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import (
@@ -189,6 +189,7 @@ def set_aside(state: State, prefix: str | None = None) -> list[tuple[Path, int]]
     targets = [r.plan.target for r in receipts(state) if r.plan.method == "tarball"]
     places = [prefix] if prefix else [prefixes.default(), *targets]
     found = [path for place in dict.fromkeys(places) for path in files.kept(place)]
+    found += sorted(kept.STORE.glob("*")) if prefix is None else []
     return [(path, sum(p.lstat().st_size for p in path.rglob("*"))) for path in found]
 
 

@@ -9,9 +9,10 @@ import re
 import subprocess
 from pathlib import Path
 
-from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.packages import ENVIRON, Manager, manager_named
-from cudnn_doctor.install.plan import AnyStep, GuardSystem, Run
+from cudnn_doctor.errors import DoctorError
+from cudnn_doctor.install import kept
+from cudnn_doctor.install.packages import ENVIRON, Manager, failed, manager_named, output_of
+from cudnn_doctor.install.plan import AnyStep, GuardSystem, RestorePackages
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import held
 from cudnn_doctor.machine.managers import RELEVANT
@@ -23,26 +24,46 @@ _FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/include")
 
 
 def guard(step: GuardSystem, saved: Path) -> None:
-    """Write down what is installed; raises DoctorError when the manager cannot tell."""
+    """Write down what is installed and keep what will be replaced; raises DoctorError when that
+    cannot be done."""
+    installed = _installed(manager_named(step.manager))
     if step.finish:
         _write(saved, _FILES, _files())
-    _write(saved, _BEFORE, _installed(manager_named(step.manager)))
+    kept.keep(manager_named(step.manager), step.keep, installed)
+    _write(saved, _BEFORE, installed)
 
 
 def unguard(step: GuardSystem, saved: Path, progress: Progress) -> None:
     """Finish what a killed manager left, then bring everything back to what it was."""
-    if not (saved / _BEFORE).is_file():
-        return
     manager = manager_named(step.manager)
-    for argv in manager.mend():
+    if (saved / _BEFORE).is_file():
+        for argv in manager.mend():
+            _call(argv, progress)
+        before = _read(saved, _BEFORE)
+        if step.finish:
+            _finish_torn(step, saved, progress)
+        for argv in manager.outdated(before, _installed(manager)):
+            _call(argv, progress)
+        restore(_way_back(step, before, _installed(manager)), progress)
+    kept.settle(_installed(manager))
+
+
+def restore(step: RestorePackages, progress: Progress) -> None:
+    """Bring packages back, from what was kept of them where that is there."""
+    manager = manager_named(step.manager)
+    files = kept.build(manager, step.packages)
+    for argv in manager.restore(step.packages, step.remove, files):
         _call(argv, progress)
-    before = _read(saved, _BEFORE)
-    if step.finish:
-        _finish_torn(step, saved, progress)
-    for argv in manager.outdated(before, _installed(manager)):
+
+
+def finish_restore(step: RestorePackages, progress: Progress) -> None:
+    """Let a bringing back that was broken off come to its end, before it is itself taken back."""
+    for argv in manager_named(step.manager).mend():
         _call(argv, progress)
-    for argv in _way_back(manager, before, _installed(manager)):
-        _call(argv, progress)
+    try:
+        restore(step, progress)
+    except DoctorError as error:
+        progress.say(str(error))
 
 
 def _finish_torn(step: GuardSystem, saved: Path, progress: Progress) -> None:
@@ -61,22 +82,29 @@ def _finish_torn(step: GuardSystem, saved: Path, progress: Progress) -> None:
         progress.say(str(error))
 
 
-def finish(step: GuardSystem, saved: Path) -> None:
-    """After the commit: write down what is installed now, for a rollback."""
-    if not step.finish and not (saved / _AFTER).is_file():
-        _write(saved, _AFTER, _installed(manager_named(step.manager)))
+def finish(step: GuardSystem, saved: Path, *, for_good: bool) -> None:
+    """After the commit: write down what is installed now, for a rollback, and let go of kept
+    packages that no rollback can want. ``for_good``: there is none, this was one."""
+    installed = _installed(manager_named(step.manager))
+    if for_good:
+        kept.forget()
+    elif step.finish:
+        kept.settle(installed, _read(saved, _BEFORE))
+    elif not (saved / _AFTER).is_file():
+        _write(saved, _AFTER, installed)
 
 
 def inverse(step: GuardSystem, saved: Path) -> list[AnyStep]:
     """The steps that undo later what was done between ``guard`` and ``finish``, and only that."""
     if step.finish:
         return []  # the guard of the whole plan tells it
-    manager = manager_named(step.manager)
-    commands = _way_back(manager, _read(saved, _BEFORE), _read(saved, _AFTER))
-    if not commands:
+    after = _read(saved, _AFTER)
+    back = _way_back(step, _read(saved, _BEFORE), after)
+    going = (*(name for name in back.packages if name in after), *back.remove)
+    if not (back.packages or back.remove):
         return []
-    runs = [Run(title=" ".join(argv), argv=argv, needs_root=True) for argv in commands]
-    return [GuardSystem(title="remember the installed packages", manager=step.manager), *runs]
+    title = "remember the installed packages, and keep those that go"
+    return [GuardSystem(title=title, manager=step.manager, keep=going, needs_root=True), back]
 
 
 def _files() -> dict[str, str]:
@@ -91,28 +119,22 @@ def _files() -> dict[str, str]:
     return found
 
 
-def _way_back(
-    manager: Manager, before: dict[str, str], now: dict[str, str]
-) -> tuple[tuple[str, ...], ...]:
+def _way_back(step: GuardSystem, before: dict[str, str], now: dict[str, str]) -> RestorePackages:
     changed = {name: version for name, version in before.items() if now.get(name) != version}
-    return manager.restore(changed, sorted(now.keys() - before.keys()))
+    added = sorted(now.keys() - before.keys())
+    told = [f"bring back {name} {version}" for name, version in changed.items()]
+    told += [f"remove {name}" for name in added]
+    return RestorePackages(
+        title=", ".join(told),
+        manager=step.manager,
+        packages=changed,
+        remove=tuple(added),
+        needs_root=True,
+    )
 
 
 def _installed(manager: Manager) -> dict[str, str]:
-    argv = manager.installed()
-    try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
-            check=False,
-        )
-    except OSError as error:
-        raise _failed(argv, error.strerror or "cannot be run") from error
-    if done.returncode:
-        raise _failed(argv, done.stderr.decode("utf-8", "replace").strip())
-    return manager.parse_installed(done.stdout.decode("utf-8", "replace"))
+    return manager.parse_installed(output_of(manager.installed()))
 
 
 def _call(argv: tuple[str, ...], progress: Progress) -> None:
@@ -127,16 +149,8 @@ def _call(argv: tuple[str, ...], progress: Progress) -> None:
     )
     output = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode:
-        raise _failed(argv, "\n".join(output.splitlines()[-15:]))
+        raise failed(argv, "\n".join(output.splitlines()[-15:]))
     progress.say(output)
-
-
-def _failed(argv: tuple[str, ...], told: str) -> DoctorError:
-    return DoctorError(
-        f"{argv[0]} failed:\n{told}",
-        where=" ".join(argv),
-        exit_code=ExitCode.NOTHING_CHANGED,
-    )
 
 
 def _write(saved: Path, name: str, data: dict[str, str]) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 
 from cudnn_doctor import __version__
+from cudnn_doctor.install.kept import STORE
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
     FetchKey,
     FromIndex,
+    GuardSystem,
     Plan,
     Run,
     SwitchLink,
@@ -98,6 +100,8 @@ def _details(step: AnyStep) -> Iterable[str]:
         yield f"{step.path} -> {step.target}"
     elif isinstance(step, WriteFile):
         yield step.path
+    elif isinstance(step, GuardSystem) and step.keep:
+        yield str(STORE)
 
 
 def _section(title: str, items: Iterable[str]) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from cudnn_doctor.install.image import venv_of
+from cudnn_doctor.install.packages import manager_named
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
@@ -20,6 +23,7 @@ from cudnn_doctor.install.plan import (
     Prove,
     RemoveFolder,
     RemoveTree,
+    RestorePackages,
     Run,
     SwitchLink,
     Unpack,
@@ -32,16 +36,34 @@ q = shlex.quote
 def to_shell(plan: Plan) -> str:
     """A POSIX shell script; it stops at the first failure. It needs curl, tar, xz."""
     head = f"# {plan.action} cuDNN {plan.version} for CUDA {plan.cuda} ({plan.method})"
-    return "\n".join(["#!/bin/sh", head, *commands(plan)])
+    return "\n".join(["#!/bin/sh", head, *notes(plan), *commands(plan)])
 
 
 def to_dockerfile(plan: Plan) -> str:
     """Lines for a Dockerfile (BuildKit): one layer, so nothing that is fetched stays in it."""
-    head = f"# cuDNN {plan.version} for CUDA {plan.cuda}; the image needs curl, tar and xz"
-    lines = ["# syntax=docker/dockerfile:1", head, "RUN <<'CUDNN'", *commands(plan), "CUDNN"]
-    if plan.method == "tarball":
-        lines.append(f"ENV CUDNN_ROOT={q(plan.target)}")
-    return "\n".join(lines)
+    head = f"# cuDNN {plan.version} for CUDA {plan.cuda}; the image needs {_needs(plan)}"
+    lines = ["# syntax=docker/dockerfile:1", head, *notes(plan)]
+    lines += ["RUN <<'CUDNN'", *commands(plan), "CUDNN"]
+    return "\n".join(lines + [f"ENV {variable}" for variable in variables(plan)])
+
+
+def notes(plan: Plan) -> list[str]:
+    """Comment lines for what a reader must mind."""
+    return [f"# mind: {line}" for text in plan.warnings for line in text.splitlines()]
+
+
+def variables(plan: Plan) -> list[str]:
+    """``NAME=value`` under which the result is found and used."""
+    if venv := venv_of(plan):
+        return [f"VIRTUAL_ENV={q(venv)}", f"PATH={q(venv)}/bin:$PATH"]
+    return [f"CUDNN_ROOT={q(plan.target)}"] if plan.method == "tarball" else []
+
+
+def _needs(plan: Plan) -> str:
+    """What a base image must have."""
+    if venv_of(plan):
+        return "python3 with venv, or apt-get, dnf, microdnf, zypper or pacman"
+    return "a pip of its own" if plan.method == "wheel" else "curl, tar and xz"
 
 
 def commands(plan: Plan) -> list[str]:
@@ -104,10 +126,15 @@ def _links(staging: str) -> Iterable[str]:
 def _from_index(step: FromIndex) -> Iterable[str]:
     staging, index = q(step.staging), q(f"{step.staging}.index")
     yield f"rm -rf {staging} {index}"
-    yield f"echo {q(step.requirement)} | {shlex.join(step.argv)}"
+    yield f"echo {q(step.requirement)} | {_portable(step.argv)}"
     yield f"mv {index} {staging}"
     yield from _from_wheel(step.staging)
     yield from _links(step.staging)
+
+
+def _portable(argv: Iterable[str]) -> str:
+    """A command that names no interpreter of this machine."""
+    return shlex.join("python3" if word == sys.executable else word for word in argv)
 
 
 def _write_file(step: WriteFile) -> Iterable[str]:
@@ -123,9 +150,18 @@ def _run(step: Run) -> Iterable[str]:
     if step.quiet:
         yield ":"
         return
+    if step.argv[:2] == ("sh", "-c"):
+        yield from step.argv[2].splitlines()
+        return
     names = [f"{name}={q(value)}" for name, value in step.environ.items()]
     fed = f"printf %s {q(step.stdin)} | " if step.stdin else ""
     yield fed + " ".join([*names, shlex.join(step.argv)]) + (" || true" if step.may_fail else "")
+
+
+def _restore_packages(step: RestorePackages) -> Iterable[str]:
+    manager = manager_named(step.manager)
+    for argv in manager.restore(step.packages, step.remove, {}):
+        yield shlex.join(argv)
 
 
 def _fetch_key(step: FetchKey) -> Iterable[str]:
@@ -159,6 +195,7 @@ _LINES: dict[type[Any], Callable[[Any], Iterable[str]]] = {
     ],
     GuardPackages: lambda step: [": # cudnn-doctor would keep the old files until this is done"],
     GuardSystem: lambda step: [": # cudnn-doctor would remember the packages until this is done"],
+    RestorePackages: _restore_packages,
     Run: _run,
     Prove: _prove,
 }

@@ -106,7 +106,13 @@ def roll_back(receipt: str) -> None:
     numbered = [*enumerate(done.plan.steps)]
     steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
     back = Plan(
-        action="rollback", method="package", version="", cuda="", target="", steps=tuple(steps)
+        action="rollback",
+        method="package",
+        version="",
+        cuda="",
+        target="",
+        steps=tuple(steps),
+        undoes="it",
     )
     executor.execute(back, STATE, Silent())
 
@@ -311,6 +317,49 @@ def test_the_script_for_an_image_needs_nothing_but_apt(root: Path, matrix: Matri
     assert roots.inside(root, versions) == both("9.10.2.21")
 
 
+@pytest.fixture
+def only_the_newest(root: Path, matrix: Matrix, key: SigningKey) -> None:
+    """9.1.0 is installed, and the repository has only 9.12.0 by now."""
+    roots.inside(root, install, matrix, "9.1.0.70")
+    folder = root / MIRROR.strip("/") / PLACE
+    for old in folder.glob("libcudnn9*9.1*.deb"):
+        if "9.12" not in old.name:
+            old.unlink()
+    debs.sign_repository(folder, key, "3bf863cc.pub")
+    roots.inside(root, shell, "apt-get update; apt-get clean")
+
+
+def state_of_files(root: Path) -> dict[str, str]:
+    """What dpkg's database and the folders of cuDNN hold."""
+    told = roots.inside(root, shell, "dpkg -V; dpkg --audit; dpkg-query -W 'libcudnn*'")
+    scripts = sorted(p for p in (root / "var/lib/dpkg/info").glob("libcudnn*"))
+    libraries = sorted((root / debs.FOLDER).glob("libcudnn*"))
+    found = {str(p.relative_to(root)): p.read_bytes().hex() for p in (*scripts, *libraries)}
+    return {"dpkg": told, **found}
+
+
+@pytest.mark.usefixtures("only_the_newest")
+def test_a_version_that_is_no_longer_served_comes_back(root: Path, matrix: Matrix) -> None:
+    before = state_of_files(root)
+    receipt = roots.inside(root, install, matrix, "9.12.0.46")
+    assert roots.inside(root, versions) == both("9.12.0.46")
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.1.0.70")
+    assert state_of_files(root) == before
+    assert not (root / "usr/lib/.cudnn-doctor-kept").exists()
+
+
+@pytest.mark.usefixtures("only_the_newest")
+def test_a_kill_on_the_way_from_a_version_that_is_no_longer_served(
+    root: Path, matrix: Matrix
+) -> None:
+    before = state_of_files(root)
+    start_and_kill(root, matrix, "9.12.0.46")
+    assert roots.inside(root, recover)
+    assert state_of_files(root) == before
+    assert not (root / "usr/lib/.cudnn-doctor-kept").exists()
+
+
 def unpacking(root: Path) -> bool:
     """dpkg is at work on the new version."""
     journal = root / "var/lib/cudnn-doctor/journal/log"
@@ -321,14 +370,18 @@ def unpacking(root: Path) -> bool:
         return False
 
 
-def test_a_kill_in_the_middle_of_dpkg_is_mended(root: Path, matrix: Matrix) -> None:
-    roots.inside(root, install, matrix, "9.1.0.70")
-    child, reading = roots.start(root, install, matrix, "9.12.0.46")
+def start_and_kill(root: Path, matrix: Matrix, version: str) -> None:
+    child, reading = roots.start(root, install, matrix, version)
     deadline = time.monotonic() + 60
     while not unpacking(root) and time.monotonic() < deadline:
         time.sleep(0.0005)
     roots.kill(child)
     assert roots.result(child, reading) is None
+
+
+def test_a_kill_in_the_middle_of_dpkg_is_mended(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "9.1.0.70")
+    start_and_kill(root, matrix, "9.12.0.46")
     assert roots.inside(root, recover)
     assert roots.inside(root, versions) == both("9.1.0.70")
     assert roots.inside(root, shell, "dpkg --audit") == ""

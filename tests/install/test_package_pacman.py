@@ -82,7 +82,13 @@ def roll_back(receipt: str) -> None:
     numbered = [*enumerate(done.plan.steps)]
     steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
     back = Plan(
-        action="rollback", method="package", version="", cuda="", target="", steps=tuple(steps)
+        action="rollback",
+        method="package",
+        version="",
+        cuda="",
+        target="",
+        steps=tuple(steps),
+        undoes="it",
     )
     executor.execute(back, STATE, Silent())
 

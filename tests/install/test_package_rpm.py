@@ -36,6 +36,7 @@ SYSTEMS = {
     "dnf": System(distro_id="rocky", distro_version="9.4", distro_like=("rhel", "fedora")),
     "zypper": System(distro_id="opensuse-leap", distro_version="15.6", distro_like=("suse",)),
 }
+VERIFY = "rpm -Va --nosignature --nodeps | grep -v glibc || true"
 DISTROS = {"dnf": "rhel9", "zypper": "opensuse15"}
 
 
@@ -123,7 +124,13 @@ def roll_back(receipt: str) -> None:
     numbered = [*enumerate(done.plan.steps)]
     steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
     back = Plan(
-        action="rollback", method="package", version="", cuda="", target="", steps=tuple(steps)
+        action="rollback",
+        method="package",
+        version="",
+        cuda="",
+        target="",
+        steps=tuple(steps),
+        undoes="it",
     )
     executor.execute(back, STATE, Silent())
 
@@ -240,6 +247,18 @@ def unlike_old(path: Path) -> bool:
     return path.is_file() and ("9.12.0" in path.name or ";" in path.name)
 
 
+def start_and_kill(
+    root: roots.Overlay, manager: str, matrix: Matrix, moment: Callable[[roots.Overlay], bool]
+) -> None:
+    """Begin to install 9.12.0 and kill everything at that moment."""
+    child, reading = roots.start(root, install, manager, matrix, "9.12.0.46")
+    deadline = time.monotonic() + 60
+    while not moment(root) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    roots.kill(child)
+    assert roots.result(child, reading) is None
+
+
 @pytest.mark.parametrize("moment", [unpacking, linked, next_package])
 def test_a_kill_in_the_middle_of_rpm_is_mended(
     root: roots.Overlay,
@@ -249,18 +268,70 @@ def test_a_kill_in_the_middle_of_rpm_is_mended(
     moment: Callable[[roots.Overlay], bool],
 ) -> None:
     roots.inside(root, install, manager, matrix, "9.1.0.70")
-    child, reading = roots.start(root, install, manager, matrix, "9.12.0.46")
-    deadline = time.monotonic() + 60
-    while not moment(root) and time.monotonic() < deadline:
-        time.sleep(0.0005)
-    roots.kill(child)
-    assert roots.result(child, reading) is None
+    start_and_kill(root, manager, matrix, moment)
     assert roots.inside(root, recover)
     assert roots.inside(root, versions) == both("9.1.0.70", key)
-    assert roots.inside(root, shell, "rpm -Va --nosignature --nodeps | grep -v glibc || true") == ""
+    assert roots.inside(root, shell, VERIFY) == ""
     assert not [p for p in (root.upper / "usr/lib64").iterdir() if unlike_old(p)]
     roots.inside(root, install, manager, matrix, "9.12.0.46")
     assert roots.inside(root, versions) == both("9.12.0.46", key)
+
+
+@pytest.fixture
+def only_the_newest(root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey) -> None:
+    """9.1.0 is installed, and the repository has only 9.12.0 by now."""
+    roots.inside(root, install, manager, matrix, "9.1.0.70")
+    folder = next(root.upper.glob("srv/mirror/compute/cuda/repos/*/x86_64"))
+    for old in (*folder.glob("libcudnn9-*-9.1.*.rpm"), *folder.glob("libcudnn9-*-9.10.*.rpm")):
+        old.unlink()
+    rpms.sign_repository(folder, key, "x.pub")
+    clean = {"dnf": "dnf clean all; dnf makecache", "zypper": "zypper clean -a; zypper refresh"}
+    roots.inside(root, shell, clean[manager])
+
+
+def database() -> str:
+    """What rpm's database says of cuDNN, but for the times, and whether the files are so."""
+    tags = (
+        "%{NEVRA} %{SHA256HEADER} %{SIGPGP:pgpsig} %{RSAHEADER:pgpsig} %{PAYLOADDIGEST} %{VENDOR}"
+    )
+    return shell(f"rpm -qa --qf '{tags}\\n' 'libcudnn*' | sort; {VERIFY}")
+
+
+@pytest.mark.usefixtures("only_the_newest")
+def test_a_version_that_is_no_longer_served_comes_back(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    before = roots.inside(root, database)
+    receipt = roots.inside(root, install, manager, matrix, "9.12.0.46")
+    assert roots.inside(root, versions) == both("9.12.0.46", key)
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.1.0.70", key)
+    assert roots.inside(root, database) == before
+    assert not (root.upper / "usr/lib/.cudnn-doctor-kept").is_dir()
+
+
+@pytest.mark.usefixtures("only_the_newest")
+def test_full_that_is_no_longer_served_comes_back_for_jit(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    _, receipt = roots.inside(root, jit, manager, matrix, "9.12.0.46")
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.1.0.70", key)
+
+
+@pytest.mark.parametrize("moment", [unpacking, linked, next_package])
+@pytest.mark.usefixtures("only_the_newest")
+def test_a_kill_on_the_way_from_a_version_that_is_no_longer_served(
+    root: roots.Overlay,
+    manager: str,
+    matrix: Matrix,
+    moment: Callable[[roots.Overlay], bool],
+) -> None:
+    before = roots.inside(root, database)
+    start_and_kill(root, manager, matrix, moment)
+    assert roots.inside(root, recover)
+    assert roots.inside(root, database) == before
+    assert not [p for p in (root.upper / "usr/lib64").iterdir() if unlike_old(p)]
 
 
 def test_holding(root: roots.Overlay, manager: str, matrix: Matrix) -> None:
