@@ -206,17 +206,19 @@ def scaling(base: Path, unit: bytes, options: argparse.Namespace) -> list[dict[s
 
 
 def memory(base: Path, unit: bytes, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Peaks by size and packing, on all cores."""
-    rows = []
+    """Peaks by size and packing, on few cores and on all."""
+    order, rows = cores(), []
     for times in options.times:
-        made = make(base / "root", unit, times, options.blocks[0] * MIB)
+        made = make(base / "root", unit, times, min(options.blocks) * MIB)
         with server(base / "root", 0) as url:
             for packing, archive in made.items():
-                row = {"packing": packing, "archive_mib": archive.size / MIB}
-                row["plain_mib"] = archive.plain / MIB
-                rows.append(told(row | measured(url, archive, base / "work", cores())))
+                for count in sorted({min(4, len(order)), len(order)}):
+                    row = {"packing": packing, "cores": count, "archive_mib": archive.size / MIB}
+                    row["plain_mib"] = archive.plain / MIB
+                    row |= measured(url, archive, base / "work", order[:count])
+                    rows.append(told(row))
                 archive.path.unlink()
-    return rows
+    return sorted(rows, key=lambda row: (row["packing"] != "one", row["cores"]))
 
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
@@ -245,12 +247,12 @@ def table(result: dict[str, Any]) -> str:
             f"| {row['xz_seconds'] or '-'} |"
         )
     if rows := result["memory"]:
-        lines += ["", "| blocks | archive, MiB | unpacked, MiB | peak MiB | seconds |"]
-        lines += ["|---" * 5 + "|"]
+        lines += ["", "| blocks | cores | archive, MiB | unpacked, MiB | peak MiB | seconds |"]
+        lines += ["|---" * 6 + "|"]
     for row in rows:
         lines.append(
-            f"| {row['packing']} | {row['archive_mib']:.0f} | {row['plain_mib']:.0f} "
-            f"| {row['peak_mib']:.0f} | {row['seconds']:.2f} |"
+            f"| {row['packing']} | {row['cores']} | {row['archive_mib']:.0f} "
+            f"| {row['plain_mib']:.0f} | {row['peak_mib']:.0f} | {row['seconds']:.2f} |"
         )
     return "\n".join(lines) + "\n"
 
