@@ -161,9 +161,9 @@ def install(
         if lock and not frozen and request.method == "wheel" and not request.fresh:
             request = pin(request, machine)
         plan = plan_install(request, machine, facts)
-        if locked:
         if target:
             plan = with_absent_frameworks(plan, target, machine)
+        if locked:
             verify(locked, plan)
         ap.apply(plan, how)
         if lock and not frozen:
