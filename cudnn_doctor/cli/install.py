@@ -108,7 +108,7 @@ def install(
     When a step fails, or the process is killed, the machine ends as it was.
     """
     from cudnn_doctor.install.choose import Wish, settle, with_absent_frameworks
-    from cudnn_doctor.install.companions import pin
+    from cudnn_doctor.install.companions import pin, pin_if_told
     from cudnn_doctor.install.lock import read, request_from, verify, write
     from cudnn_doctor.install.request import plan_install
     from cudnn_doctor.machine.model import Machine
@@ -157,9 +157,10 @@ def install(
         else:
             target = opts.build_target(options, facts)
             request = settle(wish, target, facts, lambda: opts.this_machine(python))
-        machine = Machine() if request.method == "tarball" else opts.this_machine(python)
-        if lock and not frozen and request.method == "wheel" and not request.fresh:
-            request = pin(request, machine)
+        needs_none = request.method == "tarball" or (request.method == "wheel" and request.fresh)
+        machine = Machine() if needs_none else opts.this_machine(python)
+        if request.method == "wheel" and not locked:
+            request = pin(request, machine) if lock else pin_if_told(request, machine)
         plan = plan_install(request, machine, facts)
         if target:
             plan = with_absent_frameworks(plan, target, machine)

@@ -1,4 +1,8 @@
-"""Exact cuBLAS and NVRTC wheels for a lock file: versions and hashes as the index has them now."""
+"""The cuBLAS and NVRTC wheels that cuDNN's wheel loads: which are wanted, and which exactly.
+
+The matrix knows no hashes for them. Where uv or pip can ask the index at plan time, their versions,
+hashes and sizes are its answer; a lock file keeps them.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,72 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import environment as environments
+from cudnn_doctor.install import fromindex
 from cudnn_doctor.install.environment import Installer
+from cudnn_doctor.install.pins import requirements_of
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.wheel import companion_requirements
-from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.machine.model import Distribution, Environment, Machine
 
+_FIRST_UNSUFFIXED = 13
+"""From CUDA 13 on the companions' names carry no ``-cuNN``."""
 _LINE = re.compile(r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+")
+_ARCHS = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}
+_GLIBC_MINORS = range(17, 29)
+"""Wheels of CUDA libraries ask for glibc 2.17 to 2.28."""
+_SECONDS = 60.0
+"""How long uv may take to answer; pip may have to download the wheels themselves."""
+
+
+# -- which
+
+
+def names(request: InstallRequest) -> tuple[str, ...]:
+    """The distributions of cuBLAS and NVRTC for the CUDA major."""
+    suffix = f"-cu{request.cuda}" if int(request.cuda) < _FIRST_UNSUFFIXED else ""
+    return (f"nvidia-cublas{suffix}", f"nvidia-cuda-nvrtc{suffix}")
+
+
+def present(request: InstallRequest, environment: Environment | None) -> list[Distribution]:
+    """Those of them that are installed, in whatever version."""
+    there = environment.distributions if environment else ()
+    return [d for d in there if d.name in names(request) and d.installer != "conda"]
+
+
+def missing(request: InstallRequest, environment: Environment | None) -> list[str]:
+    """Requirements for those that are not there in a fitting version, as the environment's
+    frameworks ask for them; of pinned ones those that are not there exactly."""
+    if request.companions:
+        there = {f"{d.name}=={d.version}" for d in environment.distributions} if environment else ()
+        return [line for line in request.companions if line.partition(" ")[0] not in there]
+    have = {d.name: d for d in present(request, environment)}
+    found = []
+    for name in names(request):
+        wanted = SpecifierSet("" if name.endswith(f"-cu{request.cuda}") else f"=={request.cuda}.*")
+        if name in have and wanted.contains(have[name].version, prereleases=True):
+            continue
+        for pin in requirements_of(environment, name) if environment else ():
+            wanted &= pin.requirement.specifier
+        found.append(f"{name}{wanted}")
+    return found
+
+
+def not_pinned(request: InstallRequest, lines: list[str]) -> str:
+    """What to say where requirements stay as they are."""
+    why = request.unpinned or "they come as the index has them then"
+    return f"{', '.join(lines)} not pinned: {why}"
+
+
+# -- which exactly
 
 
 def pin(request: InstallRequest, machine: Machine) -> InstallRequest:
@@ -26,47 +84,107 @@ def pin(request: InstallRequest, machine: Machine) -> InstallRequest:
     Raises DoctorError (NOTHING_CHANGED) when the installer cannot resolve them or the index tells
     no hashes.
     """
+    if request.fresh:
+        return _pinned(request, None, _of_this_machine())
     environment = environments.choose(request.python, machine)
-    installer = environments.installer_for(environment)
-    wanted = companion_requirements(request, environment)
-    lines = _by_uv(installer, wanted) if installer.is_uv else _by_pip(installer, wanted)
-    for line in lines:
+    return _pinned(request, environment, environments.installer_for(environment))
+
+
+def pin_if_told(request: InstallRequest, machine: Machine) -> InstallRequest:
+    """The same where the index answers; else the request says why they are not pinned.
+
+    An environment that lacks none is not asked for; nor is its own pip, which would download the
+    wheels to look into them.
+    """
+    if not request.fresh:
+        environment = environments.choose(request.python, machine)
+        installer = environments.installer_for(environment)
+        if not (installer.is_uv and missing(request, environment)):
+            return request
+    try:
+        return pin(request, machine)
+    except DoctorError as error:
+        return msgspec.structs.replace(request, unpinned=error.what)
+
+
+def _of_this_machine() -> Installer:
+    """uv or a pip of this machine, to ask the index on behalf of an image."""
+    command = fromindex.installer()
+    if command is None:
+        raise _failed("neither uv nor pip is here to ask the index", "")
+    return Installer(command, sys.executable, fromindex.is_uv(command))
+
+
+def _pinned(
+    request: InstallRequest, environment: Environment | None, installer: Installer
+) -> InstallRequest:
+    lacking = missing(request, environment)
+    kept = [d for d in present(request, environment) if not _is_among(d.name, lacking)]
+    wanted = [*lacking, *(f"{d.name}=={d.version}" for d in kept)]
+    ask = _by_uv if installer.is_uv else _by_pip
+    found = ask(installer, wanted, _ARCHS.get(request.platform, "") if request.fresh else "")
+    for line in found:
         if not _LINE.fullmatch(line):
             raise _failed(f"the index tells no SHA-256 of {line.split(maxsplit=1)[0]}", "")
-    return msgspec.structs.replace(request, companions=tuple(sorted(lines)))
-
-
-def _by_uv(installer: Installer, wanted: Sequence[str]) -> list[str]:
-    argv = [*installer.command, "compile", "--generate-hashes", "--no-header", "--no-annotate"]
-    text = _answer([*argv, "-q", "--python", installer.python, "-"], wanted)
-    text = re.sub(r"\s*\\\n\s*", " ", text)
-    return [line.strip() for line in text.splitlines() if "==" in line]
-
-
-def _by_pip(installer: Installer, wanted: Sequence[str]) -> list[str]:
-    argv = [*installer.command, "install", "--dry-run", "--ignore-installed", "-q"]
-    text = _answer([*argv, "--report", "-", "-r", "/dev/stdin"], wanted)
-    lines = []
-    for item in msgspec.json.decode(text)["install"]:
-        told = item["metadata"]
-        digest = item["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256", "")
-        lines.append(f"{told['name']}=={told['version']} --hash=sha256:{digest}")
-    return lines
-
-
-def _answer(argv: Sequence[str], wanted: Sequence[str]) -> str:
-    done = subprocess.run(
-        argv,
-        input="".join(f"{line}\n" for line in wanted),
-        stdout=subprocess.PIPE,
-        stderr=None if sys.stderr.isatty() else subprocess.PIPE,
-        env={**os.environ, "LC_ALL": "C"},
-        text=True,
-        check=False,
+    return msgspec.structs.replace(
+        request,
+        companions=tuple(sorted(found)),
+        sizes={line.partition("==")[0]: size for line, size in found.items() if size},
     )
+
+
+def _is_among(name: str, requirements: list[str]) -> bool:
+    return any(re.match(rf"{re.escape(name)}(?![\w.-])", line) for line in requirements)
+
+
+def _by_uv(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, int]:
+    """Lines with hashes -> bytes of the wheel (0: not told)."""
+    argv = [*installer.command, "compile", "--format", "pylock.toml", "--no-header", "-q"]
+    argv += ["--python", installer.python]
+    argv += ["--python-platform", f"{arch}-manylinux_2_{_GLIBC_MINORS[-1]}"] if arch else []
+    text = _answer([*argv, "-"], wanted, _SECONDS)
+    found = {}
+    for package in msgspec.toml.decode(text).get("packages", ()):
+        wheels = package.get("wheels", [])
+        hashes = [f"--hash=sha256:{w['hashes'].get('sha256', '')}" for w in wheels]
+        line = " ".join([f"{package['name']}=={package['version']}", *hashes])
+        found[line] = max((w.get("size", 0) for w in wheels), default=0)
+    return found
+
+
+def _by_pip(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, int]:
+    argv = [*installer.command, "install", "--dry-run", "--ignore-installed", "-q"]
+    if arch:
+        argv += ["--only-binary=:all:", "--target", os.path.join(tempfile.gettempdir(), "none")]
+        argv += [f"--platform=manylinux_2_{minor}_{arch}" for minor in _GLIBC_MINORS]
+        argv += [f"--platform=manylinux2014_{arch}"]
+    text = _answer([*argv, "--report", "-", "-r", "/dev/stdin"], wanted)
+    return dict(_reported(item) for item in msgspec.json.decode(text)["install"])
+
+
+def _reported(item: dict[str, Any]) -> tuple[str, int]:
+    """A line from pip's report, which tells no sizes."""
+    told = item["metadata"]
+    digest = item["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256", "")
+    return f"{canonicalize_name(told['name'])}=={told['version']} --hash=sha256:{digest}", 0
+
+
+def _answer(argv: Sequence[str], wanted: Sequence[str], seconds: float | None = None) -> str:
+    try:
+        done = subprocess.run(
+            argv,
+            input="".join(f"{line}\n" for line in wanted),
+            capture_output=True,
+            env={**os.environ, "LC_ALL": "C"},
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _failed(f"{argv[0]} had no answer of the index after {seconds:.0f} s", "") from None
     if done.returncode:
-        tail = "\n".join((done.stderr or "").strip().splitlines()[-12:])
-        raise _failed(f"cannot resolve {', '.join(wanted)} for the lock:\n{tail}".strip(), argv[0])
+        tail = "\n".join(done.stderr.strip().splitlines()[-12:])
+        raise _failed(f"cannot resolve {', '.join(wanted)}:\n{tail}".strip(), argv[0])
     return done.stdout
 
 

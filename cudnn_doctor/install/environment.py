@@ -18,12 +18,8 @@ from cudnn_doctor.machine.places import prefix_of
 
 _ISOLATED = {"pipx_metadata.json": "pipx", "uv-receipt.toml": "uv tool"}
 """Files by which pipx and ``uv tool`` know their environments."""
-_ENVIRON = {
-    "PIP_USER": "0",
-    "PIP_NO_INPUT": "1",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    "UV_NO_PROGRESS": "1",
-}
+_PIP_ENVIRON = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+_UV_ENVIRON = {"UV_NO_PROGRESS": "1"}
 
 
 class Installer(NamedTuple):
@@ -35,24 +31,34 @@ class Installer(NamedTuple):
     is_uv: bool
 
     def install(
-        self, requirements: Iterable[str], title: str, *, deps: bool = False, again: bool = False
+        self,
+        requirements: Iterable[str],
+        title: str,
+        *,
+        deps: bool = False,
+        again: bool = False,
+        cache: bool = True,
     ) -> Run:
         """A step that installs; lines that carry hashes make it check all hashes. ``again``:
-        also what is there already in that version."""
+        also what is there already in that version. ``cache``: what is fetched is kept."""
         lines = tuple(requirements)
         argv = [*self.command, "install", *self._where()]
         argv += [] if deps else ["--no-deps"]
         argv += ["--require-hashes"] if any("--hash=" in line for line in lines) else []
         if again:
             argv.append("--reinstall" if self.is_uv else "--force-reinstall")
+        argv += [] if cache else ["--no-cache-dir"]
         text = "".join(f"{line}\n" for line in lines)
-        return Run(title=title, argv=(*argv, "-r", "/dev/stdin"), stdin=text, environ={**_ENVIRON})
+        return Run(title=title, argv=(*argv, "-r", "/dev/stdin"), stdin=text, environ=self._how())
 
     def uninstall(self, names: Iterable[str], title: str) -> Run:
         """A step that uninstalls."""
         yes = () if self.is_uv else ("-y",)
         argv = (*self.command, "uninstall", *self._where(), *yes, *names)
-        return Run(title=title, argv=argv, environ={**_ENVIRON})
+        return Run(title=title, argv=argv, environ=self._how())
+
+    def _how(self) -> dict[str, str]:
+        return {**(_UV_ENVIRON if self.is_uv else _PIP_ENVIRON)}
 
     def _where(self) -> list[str]:
         return ["--python", self.python] if self.is_uv else []
@@ -156,7 +162,7 @@ def installer_for(environment: Environment) -> Installer:
     Raises DoctorError (NOTHING_CHANGED) where there is neither.
     """
     python = environment.executable or f"{environment.prefix}/bin/python"
-    uv = shutil.which("uv") or shutil.which("uv", path=f"{environment.prefix}/bin")
+    uv = "uv" if shutil.which("uv") else shutil.which("uv", path=f"{environment.prefix}/bin")
     if uv:
         return Installer((uv, "pip"), python, True)
     command = (python, "-m", "pip")

@@ -27,14 +27,18 @@ _TARGETS = {"x86_64": "x86_64-manylinux_2_28", "aarch64": "aarch64-manylinux_2_2
 
 def installer() -> tuple[str, ...] | None:
     """The command before ``install``: uv's if there is one, else a pip; None without either."""
-    if uv := shutil.which("uv"):
-        return (uv, "pip")
-    return _pip()
+    return ("uv", "pip") if shutil.which("uv") else _pip()
+
+
+def is_uv(command: tuple[str, ...]) -> bool:
+    """Whether that command is uv's."""
+    return command[0] == "uv"
 
 
 def _pip() -> tuple[str, ...] | None:
-    if pip := shutil.which("pip3") or shutil.which("pip"):
-        return (pip,)
+    for name in ("pip3", "pip"):
+        if shutil.which(name):
+            return (name,)
     argv = (sys.executable, "-m", "pip")
     done = subprocess.run((*argv, "--version"), check=False, capture_output=True)
     return argv if done.returncode == 0 else None
@@ -52,7 +56,7 @@ def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
         "--no-deps",
         "--require-hashes",
     ]
-    if command[-2:] == ("uv", "pip") or command[0].endswith("/uv"):
+    if is_uv(command):
         argv += ["--python-platform", _TARGETS.get(wheel.arch, wheel.arch), "--no-build"]
         argv += ["--python", sys.executable]
     else:

@@ -38,8 +38,12 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Interpreter or prefix of the environment; None: the active one."""
     break_pins: bool = False
     companions: tuple[str, ...] = ()
-    """Exact cuBLAS and NVRTC with hashes (lines of a requirements file), from a lock; empty: as the
-    index has them."""
+    """Exact cuBLAS and NVRTC with hashes (lines of a requirements file), from a lock or the index;
+    empty: as the index will have them."""
+    sizes: dict[str, int] = {}
+    """Bytes of the companions' wheels, by distribution, where the index told them."""
+    unpinned: str = ""
+    """Why the index could not be asked for them."""
 
     # package
     hold: bool = False

@@ -1,41 +1,32 @@
 """Plans for a Python environment: cuDNN's wheel, with the cuBLAS and NVRTC that it loads.
 
 The environment's packages are kept aside first; twins that own the same files and placeholders go
-before the wheel comes; the wheel comes alone, by the matrix's hash; its companions come by ordinary
-resolution, because the matrix knows no hashes for them. What is there already and whole stays.
+before the wheel comes; the wheel comes alone, by the matrix's hash; its companions come by the
+index's hashes where it told them at plan time, else by ordinary resolution. What is there already
+and whole stays.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import companions, pins
 from cudnn_doctor.install import environment as environments
 from cudnn_doctor.install.environment import Installer
+from cudnn_doctor.install.image import plan_image
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.unpack import free_space_for
+from cudnn_doctor.install.wheelspace import space_for
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import Matrix, Wheel
 
-_FIRST_UNSUFFIXED = 13
-"""From CUDA 13 on the companions' names carry no ``-cuNN``."""
 _PLACEHOLDERS = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cuda-nvrtc")
 _ARCHS = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}
-
-
-class Pin(NamedTuple):
-    """A requirement of an installed distribution that the plan would break."""
-
-    owner: Distribution
-    requirement: Requirement
 
 
 def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Plan:
@@ -46,14 +37,14 @@ def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Pla
     """
     wheel = _wheel(request, matrix)
     if request.fresh:
-        return _plan_fresh(request, wheel)
+        return plan_image(request, hashed(wheel), f"{wheel.package} {wheel.version}")
     environment = environments.choose(request.python, machine)
     installer = environments.installer_for(environment)
     present = {d.name: d for d in environment.distributions if d.installer != "conda"}
     drop = [d for d in present.values() if _is_in_the_way(d, wheel)]
-    broken = list(_broken_pins(environment, wheel, drop))
+    broken = list(pins.broken_by(environment, wheel, drop))
     if broken and not request.break_pins:
-        raise _pins_refused(broken, wheel, environment)
+        raise pins.refusal(broken, wheel, environment)
     runs = _runs(request, wheel, environment, installer, drop)
     site = environments.site_of(environment)
     guard = GuardPackages(
@@ -74,8 +65,10 @@ def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Pla
         target=environment.prefix,
         steps=(*steps, proof) if runs else (proof,),
         reasons=(*request.reasons, *_reasons(environment, wheel, installer, runs)),
-        warnings=tuple(_warnings(environment, broken, drop)),
-        space_needed=_space(wheel, site) if any(wheel.package in r.stdin for r in runs) else {},
+        warnings=tuple(_warnings(request, environment, broken, drop)),
+        space_needed=space_for(
+            runs, {**request.sizes, wheel.package: wheel.size or 0}, site, installer
+        ),
     )
 
 
@@ -92,30 +85,6 @@ def _wheel(request: InstallRequest, matrix: Matrix) -> Wheel:
     return wheel
 
 
-def _plan_fresh(request: InstallRequest, wheel: Wheel) -> Plan:
-    """For an image: its own pip, nothing there before."""
-    python = request.python or "python3"
-    installer = Installer((python, "-m", "pip"), python, False)
-    companions = _companions(request, None)
-    runs = (
-        installer.install([_hashed(wheel)], f"install {wheel.package} {wheel.version}"),
-        installer.install(
-            companions,
-            f"install {_listed([line.partition(' ')[0] for line in companions])}",
-            deps=not request.companions,
-        ),
-    )
-    return Plan(
-        action="install",
-        method="wheel",
-        version=request.version,
-        cuda=request.cuda,
-        target=python,
-        steps=runs,
-        reasons=request.reasons,
-    )
-
-
 # -- what is in the way, and what would break
 
 
@@ -130,53 +99,6 @@ def _is_in_the_way(dist: Distribution, wheel: Wheel) -> bool:
     if libraries:
         return any(f.endswith(f"libcudnn.so.{major}") for f in libraries)
     return dist.name[13:].startswith(("cu", "jit-cu")) and dist.version.split(".")[0] == major
-
-
-def requirements_of(environment: Environment, name: str) -> Iterator[Pin]:
-    """What installed distributions require of ``name``, markers judged for this environment."""
-    facts = {"extra": ""}
-    if environment.python:
-        facts["python_version"] = ".".join(environment.python.split(".")[:2])
-    for dist in environment.distributions:
-        if dist.installer == "conda":
-            continue
-        for line in dist.requires:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:
-                continue
-            if canonicalize_name(requirement.name) != name:
-                continue
-            if requirement.marker is None or requirement.marker.evaluate(facts):
-                yield Pin(dist, requirement)
-
-
-def _broken_pins(environment: Environment, wheel: Wheel, drop: list[Distribution]) -> Iterator[Pin]:
-    for pin in requirements_of(environment, wheel.package):
-        if not pin.requirement.specifier.contains(wheel.version, prereleases=True):
-            yield pin
-    gone = {dist.name for dist in drop}
-    for name in sorted(gone):
-        yield from (p for p in requirements_of(environment, name) if p.owner.name not in gone)
-
-
-def _pins_refused(broken: list[Pin], wheel: Wheel, environment: Environment) -> DoctorError:
-    first = broken[0]
-    told = "; ".join(f"{p.owner.name} {p.owner.version} requires {_short(p)}" for p in broken)
-    if canonicalize_name(first.requirement.name) == wheel.package:
-        advice = f"install what it asks for: `--version '{first.requirement.specifier}'`"
-    else:
-        advice = "make a second environment for it"
-    return DoctorError(
-        f"{wheel.package} {wheel.version} would break a requirement: {told}",
-        where=environment.prefix,
-        next_step=f"{advice}; or accept the risk with --break-pins",
-        exit_code=ExitCode.NOTHING_CHANGED,
-    )
-
-
-def _short(pin: Pin) -> str:
-    return f"{pin.requirement.name}{pin.requirement.specifier}"
 
 
 # -- the commands
@@ -200,56 +122,19 @@ def _runs(
     if again or not same:
         word = "reinstall" if again and same else "install"
         title = f"{word} {wheel.package} {wheel.version}"
-        runs.append(installer.install([_hashed(wheel)], title, again=again))
-    damaged = [d for d in _companions_present(request, environment) if d.record_problems]
+        runs.append(installer.install([hashed(wheel)], title, again=again))
+    damaged = [d for d in companions.present(request, environment) if d.record_problems]
     if damaged:
         lines = [f"{d.name}=={d.version}" for d in damaged]
         runs.append(installer.install(lines, f"reinstall {_listed(lines)}", again=True))
-    missing = _companions(request, environment)
+    missing = companions.missing(request, environment)
     if missing:
-        shown = _listed([line.partition(" ")[0] for line in missing])
-        runs.append(installer.install(missing, f"install {shown}", deps=not request.companions))
+        title = f"install {_listed([line.partition(' ')[0] for line in missing])}"
+        runs.append(installer.install(missing, title, deps=not request.companions))
     return runs
 
 
-def _companion_names(request: InstallRequest) -> tuple[str, ...]:
-    suffix = f"-cu{request.cuda}" if int(request.cuda) < _FIRST_UNSUFFIXED else ""
-    return (f"nvidia-cublas{suffix}", f"nvidia-cuda-nvrtc{suffix}")
-
-
-def _companions_present(request: InstallRequest, environment: Environment) -> list[Distribution]:
-    names = _companion_names(request)
-    return [d for d in environment.distributions if d.name in names and d.installer != "conda"]
-
-
-def _companions(request: InstallRequest, environment: Environment | None) -> list[str]:
-    """Requirements for the cuBLAS and NVRTC that are not there in a fitting version, as the
-    environment's frameworks ask for them; or what a lock names and is not there."""
-    found = []
-    if request.companions:
-        there = {f"{d.name}=={d.version}" for d in environment.distributions} if environment else ()
-        return [line for line in request.companions if line.partition(" ")[0] not in there]
-    have = {d.name: d for d in _companions_present(request, environment)} if environment else {}
-    for name in _companion_names(request):
-        wanted = SpecifierSet("" if name.endswith(f"-cu{request.cuda}") else f"=={request.cuda}.*")
-        present = have.get(name)
-        if present and wanted.contains(present.version, prereleases=True):
-            continue
-        for pin in requirements_of(environment, name) if environment else ():
-            wanted &= pin.requirement.specifier
-        found.append(f"{name}{wanted}")
-    return found
-
-
-def companion_requirements(request: InstallRequest, environment: Environment) -> list[str]:
-    """Requirements for all cuBLAS and NVRTC: those that fit and are there in their versions."""
-    missing = _companions(request, environment)
-    names = {_name(line) for line in missing}
-    present = _companions_present(request, environment)
-    return missing + [f"{d.name}=={d.version}" for d in present if d.name not in names]
-
-
-def _hashed(wheel: Wheel) -> str:
+def hashed(wheel: Wheel) -> str:
     return f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}"
 
 
@@ -325,18 +210,18 @@ def _reasons(
 
 
 def _warnings(
-    environment: Environment, broken: list[Pin], drop: list[Distribution]
+    request: InstallRequest,
+    environment: Environment,
+    broken: list[pins.Pin],
+    drop: list[Distribution],
 ) -> Iterator[str]:
+    if request.unpinned:
+        yield companions.not_pinned(request, companions.missing(request, environment))
     for pin in broken:
-        yield f"breaks a requirement of {pin.owner.name} {pin.owner.version}: {_short(pin)}"
+        yield f"breaks a requirement of {pin.owner.name} {pin.owner.version}: {pin}"
     for dist in drop:
         what = "a placeholder" if dist.name in _PLACEHOLDERS else "it owns the same files"
         yield f"removes {dist.name} {dist.version}: {what}"
     for dist in environment.distributions:
         if dist.installer == "conda" and "cudnn" in dist.name:
             yield f"conda's {dist.name} {dist.version} stays beside it in this environment"
-
-
-def _space(wheel: Wheel, site: str) -> dict[str, int]:
-    size = wheel.size or 0
-    return {site: free_space_for(size), tempfile.gettempdir(): size} if size else {}

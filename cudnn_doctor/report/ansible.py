@@ -16,7 +16,7 @@ from cudnn_doctor.install.plan import (
     SwitchLink,
     WriteFile,
 )
-from cudnn_doctor.report.recipe import step_commands
+from cudnn_doctor.report.recipe import notes, step_commands
 
 _SCRATCH = "{{ cudnn_scratch.path }}"
 
@@ -49,7 +49,7 @@ def to_ansible(plan: Plan) -> str:
         block["when"] = "not cudnn_there.stat.exists"
     tasks.append(block)
     text: str = yaml.dump(tasks, Dumper=_Dumper, sort_keys=False, width=1000)
-    return "---\n" + text.rstrip("\n")
+    return "\n".join([*notes(plan), "---", text.rstrip("\n")])
 
 
 class _Dumper(yaml.SafeDumper):

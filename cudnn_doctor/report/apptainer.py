@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
-
 from cudnn_doctor.install.plan import Plan
-from cudnn_doctor.report.recipe import commands
+from cudnn_doctor.report.recipe import commands, notes, variables
+
+_TOOLS = (
+    "    command -v apt-get >/dev/null && apt-get update -qq"
+    " && apt-get install -qq -y --no-install-recommends ca-certificates curl python3 xz-utils"
+)
 
 
 def to_apptainer(plan: Plan) -> str:
     """A definition file: the base may be any image with glibc, curl, tar, xz and python3."""
     lines = [
+        *notes(plan),
         "Bootstrap: docker",
         "From: ubuntu:24.04",
         "",
@@ -19,12 +23,9 @@ def to_apptainer(plan: Plan) -> str:
         f"    cuda {plan.cuda}",
         "",
         "%post",
-        "    command -v apt-get >/dev/null && apt-get update -qq"
-        " && apt-get install -qq -y --no-install-recommends ca-certificates curl python3 xz-utils",
-        "",
+        *([] if plan.method == "wheel" else [_TOOLS, ""]),
         *commands(plan),
     ]
-    if plan.method == "tarball":
-        root = shlex.quote(plan.target)
-        lines += ["", "%environment", f"    export CUDNN_ROOT={root}"]
+    if found := variables(plan):
+        lines += ["", "%environment", *(f"    export {variable}" for variable in found)]
     return "\n".join(lines)

@@ -150,8 +150,8 @@ def _run(step: Run) -> Iterable[str]:
     if step.quiet:
         yield ":"
         return
-    if step.argv[:2] == ("sh", "-c"):
-        yield from step.argv[2].splitlines()
+    if step == Run(title=step.title, argv=("sh", "-c", step.argv[-1]), needs_root=step.needs_root):
+        yield from step.argv[-1].splitlines()
         return
     names = [f"{name}={q(value)}" for name, value in step.environ.items()]
     fed = f"printf %s {q(step.stdin)} | " if step.stdin else ""

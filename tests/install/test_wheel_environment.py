@@ -92,16 +92,6 @@ def test_a_bare_folder_of_packages_has_no_interpreter(tmp_path: Path) -> None:
         choose(None, machine)
 
 
-def test_an_image_gets_commands_for_its_own_pip(tmp_path: Path) -> None:
-    wheelworld.build_wheels(tmp_path)
-    matrix = wheelworld.matrix_of(tmp_path)
-    request = InstallRequest(method="wheel", version="9.12.0.46", cuda="13", fresh=True)
-    first, second = plan_wheel(request, Machine(), matrix).steps
-    assert first.argv[:4] == ("python3", "-m", "pip", "install")
-    assert "--require-hashes" in first.argv
-    assert second.stdin.split() == ["nvidia-cublas==13.*", "nvidia-cuda-nvrtc==13.*"]
-
-
 def test_a_wheel_that_the_matrix_does_not_know(tmp_path: Path) -> None:
     wheelworld.build_wheels(tmp_path)
     request = InstallRequest(method="wheel", version="9.12.0.46", cuda="11")
