@@ -7,6 +7,7 @@ folder of another (``/tmp``) would run a ``typer.py`` or ``pip.py`` that lies th
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 _START = (
     "import sys; sys.path[:] = [folder for folder in sys.path if folder]; import runpy; "
@@ -17,3 +18,10 @@ _START = (
 def running(module: str, python: str = sys.executable) -> tuple[str, ...]:
     """The words of a command that runs a module as ``__main__``; its arguments follow them."""
     return (python, "-c", _START.format(module=module))
+
+
+def apart(argv: Sequence[str]) -> tuple[str, ...]:
+    """A command, but where it is ``PYTHON -m MODULE ...`` started as `running` does it."""
+    if len(argv) > 2 and argv[1] == "-m":
+        return (*running(argv[2], argv[0]), *argv[3:])
+    return tuple(argv)

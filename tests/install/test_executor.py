@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import executor
+from cudnn_doctor.install import executor, fromindex
 from cudnn_doctor.install.plan import (
     MakeFolder,
     MoveTree,
@@ -197,3 +197,17 @@ def test_too_little_space_is_seen_before_anything_is_begun(tmp_path: Path, state
     with pytest.raises(DoctorError, match="not enough space"):
         executor.execute(plan, state, Silent())
     assert tree(prefix) == before
+
+
+def test_nothing_of_the_current_folder_is_run(
+    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pip", "runpy", "encodings"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'PWNED')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    run = Run(argv=(sys.executable, "-m", "pip", "--version"))
+    plan = Plan(action="fix", method="wheel", version="", cuda="", target="t", steps=(run,))
+    executor.execute(plan, state, Silent())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fromindex.installer() == (sys.executable, "-m", "pip")
+    assert not (tmp_path / "PWNED").exists()
