@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install.brought import Known, identify
 from cudnn_doctor.install.plan import Method, Plan
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.tarball import Known, identify
 from cudnn_doctor.machine.model import Environment, Machine
 from cudnn_doctor.matrix.model import Matrix
 from cudnn_doctor.matrix.query import repository_for
@@ -79,11 +79,12 @@ def settle(wish: Wish, target: Target, matrix: Matrix, machine: Facts) -> Instal
     if wish.archive:
         known = identify(wish.archive, matrix)
         name = os.path.basename(wish.archive)
-        reason = f"{name} is cuDNN {known.version} for CUDA {known.cuda}, by its SHA-256"
+        reason = f"{name} is {known}, by its SHA-256"
         if not _is_asked(known, target):
             raise DoctorError(
-                f"{reason}; that is not what was asked for",
-                next_step="leave --version and --cuda out, or bring the other file",
+                f"{reason}; that is not what was asked for, or not for this machine",
+                next_step="leave --version and --cuda out and name its machine with --arch, or "
+                "bring the other file",
                 exit_code=ExitCode.NOTHING_CHANGED,
             )
         reasons: tuple[str, ...] = (reason, why)
@@ -141,9 +142,8 @@ def _absent(framework: FrameworkRequest, environment: Environment) -> str:
 def _is_asked(known: Known, target: Target) -> bool:
     cuda = (target.cuda or known.cuda).partition(".")[0]
     release = ".".join(known.version.split(".")[:3])
-    return cuda == known.cuda and (
-        not target.version or matches(target.version, release, known.version)
-    )
+    right_version = not target.version or matches(target.version, release, known.version)
+    return cuda == known.cuda and target.platform == known.platform and right_version
 
 
 def _resolve(wish: Wish, method: Method, target: Target, matrix: Matrix) -> Resolution:

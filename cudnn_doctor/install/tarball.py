@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urljoin
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import fromindex
 from cudnn_doctor.install import prefix as prefixes
+from cudnn_doctor.install.brought import Known, identify
 from cudnn_doctor.install.download import cached
 from cudnn_doctor.install.plan import (
     AnyStep,
@@ -264,62 +264,13 @@ def _join(mirror: str, path: str) -> str:
     return urljoin(mirror.rstrip("/") + "/", path)
 
 
-class Known(NamedTuple):
-    """What the matrix says about a file with a certain hash."""
-
-    version: str
-    cuda: str
-    platform: str
-    flavour: Literal["full", "jit"]
-
-
-def digest_of(path: str) -> str:
-    """SHA-256 of a file; raises DoctorError when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return _digest(file)
-    except OSError as error:
-        raise DoctorError(
-            f"cannot read the archive: {error.strerror}",
-            where=path,
-            exit_code=ExitCode.NOTHING_CHANGED,
-        ) from error
-
-
-def identify(path: str, matrix: Matrix) -> Known:
-    """Which release an archive or wheel is, by its hash alone.
-
-    Raises DoctorError when it is none that NVIDIA published, as far as the matrix knows.
-    """
-    digest = digest_of(path)
-    for release in matrix.releases:
-        for archive in release.archives:
-            if archive.sha256 == digest:
-                version = archive.version or release.build or release.version
-                cuda = archive.cuda.split(".")[0]
-                return Known(version, cuda, archive.platform, archive.flavour)
-        for wheel in release.wheels:
-            if wheel.sha256 == digest:
-                cuda = wheel.package.rpartition("cu")[2]
-                platform = "linux-sbsa" if wheel.arch == "aarch64" else f"linux-{wheel.arch}"
-                flavour: Literal["full", "jit"] = "jit" if "-jit-" in wheel.package else "full"
-                return Known(wheel.version.partition(".post")[0], cuda, platform, flavour)
-    raise DoctorError(
-        f"this file is no archive or wheel of cuDNN that NVIDIA published (SHA-256 {digest})",
-        where=path,
-        next_step="fetch it again with `cudnn-doctor download`; for a newer release run "
-        "`cudnn-doctor matrix update` first",
-        exit_code=ExitCode.NOTHING_CHANGED,
-    )
-
-
 def _local(path: str, request: InstallRequest, matrix: Matrix) -> Fetch:
     """A file that the user brought: the matrix must know it, as what the request asks for."""
     known = identify(path, matrix)
-    if (known.version, known.cuda) != (request.version, request.cuda):
+    asked = Known(request.version, request.cuda, request.platform, request.flavour, known.sha256)
+    if known != asked:
         raise DoctorError(
-            f"this is cuDNN {known.version} for CUDA {known.cuda}, not {request.version} for "
-            f"CUDA {request.cuda}",
+            f"this is {known}, not {asked}",
             where=path,
             next_step="leave --version and --cuda out, or bring the other file",
             exit_code=ExitCode.NOTHING_CHANGED,
@@ -327,15 +278,7 @@ def _local(path: str, request: InstallRequest, matrix: Matrix) -> Fetch:
     return Fetch(
         title=f"take {os.path.basename(path)}",
         urls=(Path(path).resolve().as_uri(),),
-        sha256=digest_of(path),
+        sha256=known.sha256,
         size=os.path.getsize(path),
         name=os.path.basename(path),
     )
-
-
-def _digest(file: IO[bytes]) -> str:
-    """SHA-256 of an open file (hashlib.file_digest came with Python 3.11)."""
-    digest = hashlib.sha256()
-    while data := file.read(1 << 20):
-        digest.update(data)
-    return digest.hexdigest()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import xz
 from cudnn_doctor.install.download import Arriving
 from cudnn_doctor.install.files import failed
 from cudnn_doctor.install.plan import Unpack
@@ -23,8 +24,9 @@ from cudnn_doctor.install.sink import Refused, Sink
 from cudnn_doctor.install.state import State
 from cudnn_doctor.install.tarstream import Forward, members
 from cudnn_doctor.install.unzip import unzip
-from cudnn_doctor.install.xz import XzReader
 
+_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_BEGIN = 64
 _BROKEN = (Refused, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError)
 
 
@@ -39,7 +41,7 @@ def unpack(step: Unpack, state: State, progress: Progress) -> None:
         staging.mkdir(parents=True, mode=0o755)
         sink = Sink(staging, step)
         with Arriving(step.source, state, progress) as arriving:
-            _fill(sink, arriving, step.source.name)
+            _fill(sink, arriving)
         sink.finish()
     except (*_BROKEN, zlib.error, EOFError) as error:
         raise DoctorError(
@@ -52,17 +54,30 @@ def unpack(step: Unpack, state: State, progress: Progress) -> None:
         raise failed("cannot unpack", str(error.filename or staging), error) from error
 
 
-def _fill(sink: Sink, arriving: Arriving, name: str) -> None:
-    if name.endswith((".whl", ".zip")):
+def _fill(sink: Sink, arriving: Arriving) -> None:
+    """Whatever its name, the first bytes tell what a file is."""
+    begin = arriving.at(0, _BEGIN)
+    if begin.startswith(_ZIP):
         return unzip(arriving, sink, min(8, len(os.sched_getaffinity(0))))
-    if name.endswith((".xz", ".txz")):
-        with XzReader(arriving) as plain:
+    if begin.startswith(xz.MAGIC):
+        with xz.XzReader(arriving) as plain:
             _untar(Forward(plain), sink)
-    else:
+    elif begin.startswith(_GZIP):
         with gzip.GzipFile(fileobj=cast("IO[bytes]", arriving)) as plain:
             _untar(Forward(plain), sink)
+    else:
+        raise Refused(f"it is {described(begin)}")
     arriving.finish()
     return None
+
+
+def described(begin: bytes) -> str:
+    """What a file looks like by its first bytes; empty for an archive or wheel."""
+    if begin.startswith((_ZIP, xz.MAGIC, _GZIP)):
+        return ""
+    if begin.lstrip().startswith(b"<"):
+        return "a web page, such as a login or an error, saved in the archive's place"
+    return "neither a .tar.xz, a .tgz nor a wheel" if begin else "empty"
 
 
 def _untar(stream: Forward, sink: Sink) -> None:
