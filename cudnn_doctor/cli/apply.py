@@ -90,8 +90,8 @@ def apply(plan: Plan, how: How) -> None:
 
 
 def carry_out(plan: Plan, how: How) -> str | None:
-    """Show a plan, ask, do it; returns the receipt's id, None where nothing was to be done."""
-    from cudnn_doctor.install.executor import execute
+    """Show a plan, ask, do it; returns the receipt's id, None where nothing was to be changed."""
+    from cudnn_doctor.install.executor import execute, prove_only
     from cudnn_doctor.install.state import locate
     from cudnn_doctor.report.plan import to_text
     from cudnn_doctor.report.progress import progress
@@ -100,7 +100,8 @@ def carry_out(plan: Plan, how: How) -> str | None:
     if refused:
         become_root(how)
     typer.echo(to_text(plan) + "\n", err=how.as_json)
-    if not plan.steps:
+    if plan.only_proves:
+        prove_only(plan, progress())
         return None
     if refused:
         raise refused
@@ -165,6 +166,8 @@ def _tell(plan: Plan, receipt: str | None, how: How) -> None:
         from cudnn_doctor.report.plan import document
 
         typer.echo(json.dumps({**document(plan), "changed": bool(receipt), "receipt": receipt}))
+    elif plan.steps and not receipt:
+        typer.echo("All of it is there already and whole: nothing was changed.")
     elif receipt:
         back = plan.action in ("install", "use")
         sudo = " --sudo" if os.geteuid() == 0 and "SUDO_USER" in os.environ else ""

@@ -38,6 +38,7 @@ from cudnn_doctor.install.plan import (
 )
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import State, exclusive, held
+from cudnn_doctor.interpreter import apart
 
 
 def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = False) -> Path:
@@ -63,6 +64,16 @@ def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = Fals
             raise
         journal.note("commit")
         return _finish(journal, state)
+
+
+def prove_only(plan: Plan, progress: Progress) -> None:
+    """Do a plan that changes nothing: it leaves no receipt, for there is nothing to take back."""
+    from cudnn_doctor.install import prove
+
+    for number, step in enumerate(plan.steps):
+        progress.step(number, len(plan.steps), step)
+        if isinstance(step, Prove):
+            prove.prove(step, progress)
 
 
 def recover(state: State, progress: Progress) -> bool:
@@ -240,7 +251,7 @@ def _run(step: Run, progress: Progress) -> None:
     """Run the step's program; its output goes to the progress, its failure is a DoctorError."""
     try:
         done = subprocess.run(
-            step.argv,
+            apart(step.argv),
             input=step.stdin.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -217,3 +217,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def needs_root(self) -> bool:
         """Whether any step does."""
         return any(step.needs_root for step in self.steps)
+
+    @property
+    def only_proves(self) -> bool:
+        """Whether it changes nothing: what is wanted is there, and is looked at."""
+        return all(isinstance(step, Prove) for step in self.steps)

@@ -99,3 +99,17 @@ def test_a_framework_that_is_not_there_is_told_of_with_the_command(tmp_path: Pat
     assert f"\n      {env}/bin/python3 -m pip install 'torch>=2.8'\n" in shown()
     fakewheels.install(env, fakewheels.torch_wheel(tmp_path))
     assert "not in this environment" not in shown()
+
+
+def test_what_is_there_already_is_proved_and_leaves_nothing_to_take_back(
+    cli: Cli, prefix: Path
+) -> None:
+    wish = ("--python", prefix, "--cuda", "12", "--version", "9.10")
+    cli(*ask(cli, *wish))
+    again = ask(cli, *wish)[:-1]
+    shown = cli(*again)
+    assert "loaded: cuDNN 9.10.2" in shown.stderr
+    assert "nothing was changed" in shown.stdout
+    assert len(cli.json("list")["changes"]) == len(cli.json("list")["installed"]) == 1
+    cli("rollback", "--yes")
+    assert not list((prefix / wheelworld.SITE).glob("nvidia_cudnn_cu12-*"))
