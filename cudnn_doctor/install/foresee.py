@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import subprocess
 import tempfile
 from typing import NamedTuple
 
-from cudnn_doctor.install.packages import ENVIRON, Choice, Manager, Target, refused
+from cudnn_doctor.install.packages import ENVIRON, Choice, Target, refused
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine, Package
 
@@ -18,22 +19,39 @@ _STALE = ("Unable to locate", "was not found", "No match for", "not found in pac
 _FOREIGN_OK = ("wsl-ubuntu", "cross-linux-sbsa")
 
 
-def refuse_held(targets: list[Target], installed: dict[str, Package], manager: Manager) -> None:
-    """Held packages whose version would have to change."""
+def refuse_held(targets: list[Target], installed: dict[str, Package], drop: list[str]) -> None:
+    """Held packages that would have to go or whose version would have to change."""
+    wanted = {target.name: target.version or "*" for target in targets}
+    series = [_series(name) for name in wanted]
     held = [
         package
-        for target in targets
-        if (package := installed.get(target.name)) and package.held
-        if not fnmatch.fnmatch(package.version, target.version or "*")
+        for name, package in installed.items()
+        if package.held and (name in drop or _series(name) in series)
+        if not fnmatch.fnmatch(package.version, wanted.get(name, targets[0].version or "*"))
     ]
     if held:
-        names = " ".join(p.name for p in held)
         told = ", ".join(f"{p.name} {p.version}" for p in held)
-        release = {"apt": f"apt-mark unhold {names}", "dnf": f"dnf versionlock delete {names}"}
         raise refused(
             f"held, so that their version must not change: {told}",
-            f"release them first: `{release.get(manager.name, f'zypper removelock {names}')}`",
+            f"release them first: {'; '.join(dict.fromkeys(map(_release, held)))}",
+            ", ".join(dict.fromkeys(f"{p.held_by}: {p.lock}" for p in held if p.held_by)),
         )
+
+
+def _series(name: str) -> list[str]:
+    """What packages have in common that are of one version: cuDNN's and CUDA's majors."""
+    return re.findall(r"cudnn\d*|-cuda-\d+", name)
+
+
+def _release(package: Package) -> str:
+    """What takes a lock away."""
+    if package.held_by.endswith("/pacman.conf"):
+        return f"take {package.lock} out of IgnorePkg or IgnoreGroup in {package.held_by}"
+    if package.held_by.startswith("/etc/zypp/"):
+        return f"`zypper removelock '{package.lock}'`"
+    if package.held_by:
+        return f"`dnf versionlock delete {package.name}`"
+    return f"`apt-mark unhold {package.name}`"
 
 
 def refuse_foreign_repositories(choice: Choice, machine: Machine) -> None:

@@ -50,11 +50,11 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     choice = _choose(request, machine, matrix)
     manager, targets = choice.manager, choice.targets
     installed = {p.name: p for p in machine.packages}
-    refuse_held(targets, installed, manager)
     refuse_foreign_repositories(choice, machine)
     if request.hold and not request.fresh and (reason := manager.cannot_hold()):
         raise refused(f"the packages cannot be held: {reason}", "or leave --hold out")
     drop = in_the_way(choice, request, installed)
+    refuse_held(targets, installed, drop)
     known = _configured(choice, machine, request)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
     foreseen = Foreseen()
@@ -90,8 +90,8 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
 def _going(
     targets: list[Target], installed: dict[str, Package], foreseen: Iterable[str]
 ) -> tuple[str, ...]:
-    """Installed packages that others replace: those foreseen, and cuDNN's of the targets' series,
-    which a rehearsal cannot tell before the repository is known."""
+    """Installed packages that others may replace: those foreseen, and all of cuDNN's, because a
+    rehearsal tells nothing before the repository is known."""
     wanted = {target.name: target.version for target in targets}
     going = [
         name

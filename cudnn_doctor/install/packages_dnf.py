@@ -85,7 +85,7 @@ class Dnf(rpm.RpmDatabase):
         self, changed: Mapping[str, str], added: Sequence[str], files: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:
         keys, packages = rpm.split_keys(added)
-        commands = [*rpm.restore_files(packages, files)]
+        commands = [*rpm.restore_files(packages, files.values())]
         words = []
         for name, version in changed.items():
             stem, _, arch = name.rpartition(".")

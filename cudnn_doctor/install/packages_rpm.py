@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cudnn_doctor.install import repack_rpm
-from cudnn_doctor.install.packages import TREE, RepositoryFile
+from cudnn_doctor.install.packages import TREE, RepositoryFile, output_of
 from cudnn_doctor.install.plan import AnyStep, Run, WriteFile
 
 REPOSITORY = "cudnn-doctor-nvidia"
 KEY_PATH = "/etc/pki/rpm-gpg/RPM-GPG-KEY-cudnn-doctor-nvidia"
 _KEYS = "gpg-pubkey"
-_UNCHECKED = ("--nodeps", "--nosignature", "--nodigest", "--nofiledigest")
+_KEY_FILE = "key.asc"
+_UNCHECKED = ("--replacepkgs", "--nodeps", "--nosignature", "--nodigest", "--nofiledigest")
 
 
 def repository_steps(file: RepositoryFile, options: tuple[str, ...]) -> list[AnyStep]:
@@ -91,12 +92,17 @@ class RpmDatabase:
         return (("rpm", "--erase", "--nodeps", *named),) if named else ()
 
     def describe(self, name: str, version: str, folder: Path) -> None:
-        """Write down the header that rpm's database has of a package."""
-        repack_rpm.describe(name, folder)
+        """Write down the header that rpm's database has of a package, or an imported key."""
+        if name.startswith(f"{_KEYS}-"):
+            key = output_of(("rpm", "-q", "--qf", "%{DESCRIPTION}", name))
+            (folder / _KEY_FILE).write_text(key, "utf-8")
+        else:
+            repack_rpm.describe(name, folder)
 
     def repack(self, folder: Path, target: str) -> str:
-        """Build an .rpm from that and the package's files."""
-        return repack_rpm.build(folder, folder / TREE, target)
+        """Build an .rpm from that and the package's files; of a key, its file."""
+        key = folder / _KEY_FILE
+        return str(key) if key.is_file() else repack_rpm.build(folder, folder / TREE, target)
 
 
 def split_keys(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -105,14 +111,16 @@ def split_keys(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return keys, [name for name in names if name not in keys]
 
 
-def restore_files(added: list[str], files: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """Commands that put packages of this tool's making into the place of ``added``. Their payload
-    is compressed anew, so that it has no digest."""
-    if not files:
-        return ()
-    install = ("rpm", "--upgrade", "--oldpackage", "--replacepkgs", *_UNCHECKED, *files.values())
-    erase = ("rpm", "--erase", "--nodeps", *added)
-    return (erase, install) if added else (install,)
+def restore_files(added: list[str], files: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Commands that import kept keys and put packages of this tool's making into the place of
+    ``added``. Their payload is compressed anew, so that it has no digest."""
+    keys = [path for path in files if path.endswith(_KEY_FILE)]
+    packages = [path for path in files if path.endswith(".rpm")]
+    commands = [("rpmkeys", "--import", *keys)] if keys else []
+    if packages:
+        commands += [("rpm", "--erase", "--nodeps", *added)] if added else []
+        commands.append(("rpm", "--upgrade", "--oldpackage", *_UNCHECKED, *packages))
+    return tuple(commands)
 
 
 def remove_keys(keys: list[str]) -> tuple[tuple[str, ...], ...]:

@@ -76,7 +76,7 @@ class Zypper(rpm.RpmDatabase):
         self, changed: Mapping[str, str], added: Sequence[str], files: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:
         keys, packages = rpm.split_keys(added)
-        commands = rpm.restore_files(packages, files)
+        commands = rpm.restore_files(packages, files.values())
         words = [f"{name}={version}" for name, version in changed.items() if name not in files]
         words += [] if files else [f"!{name}" for name in packages]
         commands += ((*_INSTALL, "--force-resolution", *words),) if words else ()

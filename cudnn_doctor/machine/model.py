@@ -155,6 +155,10 @@ class Package(Fact, frozen=True, kw_only=True):
     origin: str = ""
     """Vendor or repository, where the database tells."""
     held: bool = False
+    held_by: str = ""
+    """File of the lock, where the manager keeps locks in one that people may edit."""
+    lock: str = ""
+    """The lock as that file and the manager's commands have it."""
 
 
 class Repository(Fact, frozen=True, kw_only=True):

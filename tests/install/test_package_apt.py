@@ -19,7 +19,7 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor, files
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.package import plan_package
-from cudnn_doctor.install.plan import Plan
+from cudnn_doctor.install.plan import AnyStep, Plan, Run
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import State, exclusive
@@ -101,7 +101,7 @@ def install(matrix: Matrix, version: str, **wishes: object) -> str:
     return str(executor.execute(plan(matrix, version, **wishes), STATE, Silent()))
 
 
-def roll_back(receipt: str) -> None:
+def roll_back(receipt: str, *also: AnyStep) -> None:
     done = Journal.open(Path(receipt))
     numbered = [*enumerate(done.plan.steps)]
     steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
@@ -111,7 +111,7 @@ def roll_back(receipt: str) -> None:
         version="",
         cuda="",
         target="",
-        steps=tuple(steps),
+        steps=(*steps, *also),
         undoes="it",
     )
     executor.execute(back, STATE, Silent())
@@ -347,6 +347,20 @@ def test_a_version_that_is_no_longer_served_comes_back(root: Path, matrix: Matri
     assert roots.inside(root, versions) == both("9.1.0.70")
     assert state_of_files(root) == before
     assert not (root / "usr/lib/.cudnn-doctor-kept").exists()
+
+
+def fail_to_roll_back(receipt: str) -> None:
+    with pytest.raises(DoctorError, match="false failed"):
+        roll_back(receipt, Run(argv=("false",)))
+
+
+@pytest.mark.usefixtures("only_the_newest")
+def test_a_rollback_that_fails_at_its_end_is_taken_back(root: Path, matrix: Matrix) -> None:
+    receipt = roots.inside(root, install, matrix, "9.12.0.46")
+    roots.inside(root, fail_to_roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.12.0.46")
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.1.0.70")
 
 
 @pytest.mark.usefixtures("only_the_newest")

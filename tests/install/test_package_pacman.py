@@ -28,10 +28,12 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("pacman") is None, reason="pacman is not here"),
 ]
 STATE = State(Path("/srv/state"), Path("/srv/cache"))
+WHAT = "pacman -Qi cudnn | grep -v 'Install Date\\|Validated'; pacman -Ql cudnn; pacman -Qkk cudnn"
 CONFIG = """
 [options]
 Architecture = auto
 SigLevel = Required TrustAll
+LocalFileSigLevel = Optional
 [extra]
 Server = file:///srv/mirror
 """
@@ -128,6 +130,19 @@ def test_holding_is_told_not_done(root: roots.Overlay) -> None:
         roots.inside(root, hold)
 
 
+@pytest.mark.parametrize("line", ["IgnorePkg = linux cud*", "IgnoreGroup = nvidia"])
+def test_a_package_that_pacman_ignores_is_not_upgraded(
+    root: roots.Overlay, key: SigningKey, tmp_path: Path, line: str
+) -> None:
+    roots.inside(root, install, "9.20.0.48")
+    arch.publish(root.upper / "srv/mirror", "9.21.0.82", tmp_path, key)
+    roots.inside(root, shell, f"sed -i '/options/a {line}' /etc/pacman.conf")
+    with pytest.raises(DoctorError, match="held") as caught:
+        roots.inside(root, plan, "9.21.0.82")
+    assert caught.value.where == f"/etc/pacman.conf: {line.split()[-1]}"
+    assert "IgnorePkg" in caught.value.next_step
+
+
 def test_an_upgrade_goes_back_to_what_the_cache_holds(
     root: roots.Overlay, key: SigningKey, tmp_path: Path
 ) -> None:
@@ -138,6 +153,21 @@ def test_an_upgrade_goes_back_to_what_the_cache_holds(
     assert roots.inside(root, versions)["cudnn"] == "9.21.0.82-1"
     roots.inside(root, roll_back, receipt)
     assert roots.inside(root, versions)["cudnn"] == "9.20.0.48-1"
+
+
+def test_an_upgrade_goes_back_without_a_cache(
+    root: roots.Overlay, key: SigningKey, tmp_path: Path
+) -> None:
+    roots.inside(root, install, "9.20.0.48")
+    before = roots.inside(root, shell, f"{WHAT}; rm -r /var/cache/pacman")
+    arch.publish(root.upper / "srv/mirror", "9.21.0.82", tmp_path, key)
+    roots.inside(root, shell, "pacman -Syy")
+    receipt = roots.inside(root, install, "9.21.0.82")
+    roots.inside(root, shell, "rm -rf /var/cache/pacman")
+    assert roots.inside(root, versions)["cudnn"] == "9.21.0.82-1"
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, shell, WHAT) == before
+    assert not (root.upper / "usr/lib/.cudnn-doctor-kept").is_dir()
 
 
 def test_a_package_signed_by_nobody_known_is_refused(root: roots.Overlay, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor, files
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.package import plan_package
-from cudnn_doctor.install.plan import Plan
+from cudnn_doctor.install.plan import AnyStep, Plan, Run
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import State, exclusive
@@ -119,7 +119,7 @@ def jit(manager: str, matrix: Matrix, version: str) -> tuple[tuple[str, ...], st
     return made.warnings, str(executor.execute(made, STATE, Silent()))
 
 
-def roll_back(receipt: str) -> None:
+def roll_back(receipt: str, *also: AnyStep) -> None:
     done = Journal.open(Path(receipt))
     numbered = [*enumerate(done.plan.steps)]
     steps = [s for n, step in reversed(numbered) for s in files.inverse(step, done.saved(n))]
@@ -129,7 +129,7 @@ def roll_back(receipt: str) -> None:
         version="",
         cuda="",
         target="",
-        steps=tuple(steps),
+        steps=(*steps, *also),
         undoes="it",
     )
     executor.execute(back, STATE, Silent())
@@ -310,6 +310,25 @@ def test_a_version_that_is_no_longer_served_comes_back(
     assert not (root.upper / "usr/lib/.cudnn-doctor-kept").is_dir()
 
 
+def fail_to_roll_back(receipt: str) -> None:
+    with pytest.raises(DoctorError, match="false failed"):
+        roll_back(receipt, Run(argv=("false",)))
+
+
+def test_a_rollback_that_fails_at_its_end_is_taken_back(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    first = roots.inside(root, install, manager, matrix, "9.1.0.70")
+    roots.inside(root, fail_to_roll_back, first)
+    assert roots.inside(root, versions) == both("9.1.0.70", key)
+    receipt = roots.inside(root, install, manager, matrix, "9.12.0.46")
+    roots.inside(root, fail_to_roll_back, receipt)
+    assert roots.inside(root, versions) == both("9.12.0.46", key)
+    roots.inside(root, roll_back, receipt)
+    roots.inside(root, roll_back, first)
+    assert roots.inside(root, versions) == {}
+
+
 @pytest.mark.usefixtures("only_the_newest")
 def test_full_that_is_no_longer_served_comes_back_for_jit(
     root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
@@ -334,11 +353,60 @@ def test_a_kill_on_the_way_from_a_version_that_is_no_longer_served(
     assert not [p for p in (root.upper / "usr/lib64").iterdir() if unlike_old(p)]
 
 
-def test_holding(root: roots.Overlay, manager: str, matrix: Matrix) -> None:
-    if manager == "dnf" and "versionlock" not in roots.inside(root, shell, "dnf --help"):
-        with pytest.raises(DoctorError, match="versionlock plugin"):
-            roots.inside(root, hold, manager, matrix, "9.10.2.21")
-        return
+LOCKS = {"dnf": "dnf versionlock list", "zypper": "zypper locks"}
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of dnf's plugins, whose package cannot be installed beside zypper."""
+    folder = tmp_path_factory.mktemp("plugins")
+    subprocess.run(["apt-get", "download", "dnf-plugins-core"], cwd=folder, check=True)
+    (package,) = folder.glob("*.deb")
+    subprocess.run(["dpkg-deb", "--extract", str(package), str(folder / "tree")], check=True)
+    return folder / "tree"
+
+
+@pytest.fixture
+def lockable(root: roots.Overlay, manager: str, request: pytest.FixtureRequest) -> None:
+    if manager == "dnf":
+        tree = request.getfixturevalue("plugins")
+        roots.inside(root, shell, f"cp -a {tree}/. /")
+
+
+@pytest.mark.usefixtures("lockable")
+def test_held_packages_are_respected_and_released_by_a_rollback(
+    root: roots.Overlay, manager: str, matrix: Matrix
+) -> None:
+    receipt = roots.inside(root, hold, manager, matrix, "9.10.2.21")
+    assert "libcudnn9-cuda-12" in roots.inside(root, shell, LOCKS[manager])
+    with pytest.raises(DoctorError, match=r"held.*libcudnn9-cuda-12 9\.10\.2") as caught:
+        roots.inside(root, plan, manager, matrix, "9.12.0.46", {})
+    lock = {"dnf": "versionlock.list: ", "zypper": "/etc/zypp/locks: libcudnn9-cuda-12"}
+    assert lock[manager] in caught.value.where
+    release = caught.value.next_step.split("`")[1::2]
+    roots.inside(root, plan, manager, matrix, "9.10.2.21", {})
+    roots.inside(root, roll_back, receipt)
+    assert "cudnn" not in roots.inside(root, shell, LOCKS[manager])
     roots.inside(root, hold, manager, matrix, "9.10.2.21")
-    locks = {"dnf": "dnf versionlock list", "zypper": "zypper locks"}[manager]
-    assert "libcudnn9-cuda-12" in roots.inside(root, shell, locks)
+    roots.inside(root, shell, "; ".join(release))
+    roots.inside(root, plan, manager, matrix, "9.12.0.46", {})
+
+
+@pytest.mark.usefixtures("lockable")
+def test_a_lock_on_all_of_cudnn_is_named(root: roots.Overlay, manager: str, matrix: Matrix) -> None:
+    roots.inside(root, install, manager, matrix, "9.10.2.21")
+    add = {"dnf": "dnf -y versionlock add --raw 'libcudnn*'", "zypper": "zypper -n al 'libcudnn*'"}
+    roots.inside(root, shell, add[manager])
+    with pytest.raises(DoctorError, match="held") as caught:
+        roots.inside(root, plan, manager, matrix, "9.12.0.46", {})
+    assert "libcudnn*" in caught.value.where
+
+
+def test_without_dnfs_plugin_holding_is_refused_before_anything(
+    root: roots.Overlay, manager: str, matrix: Matrix
+) -> None:
+    if manager == "zypper":
+        pytest.skip("zypper can always hold")
+    with pytest.raises(DoctorError, match="versionlock plugin"):
+        roots.inside(root, hold, manager, matrix, "9.10.2.21")
+    assert roots.inside(root, versions) == {}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_doctor.machine.host import Host
-from cudnn_doctor.machine.managers import pacman
+from cudnn_doctor.machine.managers import locks, pacman
 from cudnn_doctor.machine.managers.dpkg import _packages
 from cudnn_doctor.machine.packages import file_owner, probe_packages
 
@@ -137,7 +137,8 @@ def test_rpm_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "/db/rpmdb.sqlite")
     monkeypatch.setattr(rpm, "_DATABASES", (f"{tmp_path}/db",))
     listed = (
-        "libcudnn9-cuda-12\t9.8.0.87-1\tNVIDIA\nbash\t5.2-1\tFedora\nakmod-nvidia\t3:570-1\t(none)"
+        "libcudnn9-cuda-12\t9.8.0.87-1\t0\tx86_64\tNVIDIA\nbash\t5.2-1\t0\tx86_64\tFedora\n"
+        "akmod-nvidia\t3:570-1\t3\tx86_64\t(none)"
     )
     packages = rpm.installed(rpm_program(tmp_path, listed))
     assert [(p.name, p.version, p.origin) for p in packages] == [
@@ -209,3 +210,45 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
     for package in _packages("Package: cudnn\n" + text):
         assert package.manager == "dpkg"
     pacman._fields(text)
+
+
+def test_locks_of_dnf_5_and_of_others(tmp_path: Path) -> None:
+    toml = 'version = "1.0"\n[[packages]]\nname = "libcudnn9-cuda-12"\n'
+    conditions = '[[packages.conditions]]\nkey = "evr"\ncomparator = "="\nvalue = "9.1.0.70-1"\n'
+    write(tmp_path, "/etc/dnf/versionlock.toml", toml + conditions)
+    write(tmp_path, "/etc/dnf/plugins/versionlock.conf", "[main]\nlocklist = /etc/mine\n")
+    write(tmp_path, "/etc/mine", "# a comment\n!libcudnn9-cuda-11-*\nlibcudnn8-0:8.9.7.29-1.*\n")
+    zypp = "type: package\nmatch_type: {}\ncase_sensitive: on\nsolvable_name: {}\n"
+    blocks = [zypp.format("exact", "a+b"), zypp.format("regex", "c.*d"), zypp.format("regex", "(")]
+    other = "type: patch\nsolvable_name: libcublas*\n"
+    write(tmp_path, "/etc/zypp/locks", "\n".join([*blocks, other]))
+    host = Host(str(tmp_path))
+    found = {lock.text: lock for lock in locks.of_rpm(host)}
+    assert set(found) == {"libcudnn9-cuda-12", "libcudnn8-0:8.9.7.29-1.*", "a+b", "c.*d"}
+    assert found["libcudnn8-0:8.9.7.29-1.*"].holds("libcudnn8-0:8.9.7.29-1.x86_64")
+    assert found["libcudnn9-cuda-12"].file == "/etc/dnf/versionlock.toml"
+    assert found["a+b"].holds("a+b")
+    assert found["c.*d"].holds("cxd")
+    assert any("(" in problem.why for problem in host.failures)
+
+
+@pytest.mark.parametrize("text", ["packages = 1", "packages = [1]", "[[packages]]\nx=1", '"', "[["])
+def test_a_damaged_lock_file_is_told(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "/etc/dnf/versionlock.toml", text)
+    host = Host(str(tmp_path))
+    assert locks.of_rpm(host) == []
+    assert "versionlock.toml" in host.failures[0].why
+
+
+def test_packages_that_pacman_ignores(tmp_path: Path) -> None:
+    write(tmp_path, "/etc/pacman.conf", "[options]\nIgnorePkg = linux cud*\nIgnoreGroup=nv\n")
+    desc = "%NAME%\n{}\n\n%VERSION%\n1-1\n\n%GROUPS%\nother\n{}\n"
+    for name, group in (("cudnn", "x"), ("nvidia-utils", "nv"), ("libcublas", "x")):
+        write(tmp_path, f"/var/lib/pacman/local/{name}-1-1/desc", desc.format(name, group))
+    packages, _ = probe_packages(Host(str(tmp_path)))
+    told = {p.name: (p.held, p.held_by, p.lock) for p in packages}
+    assert told == {
+        "cudnn": (True, "/etc/pacman.conf", "cud*"),
+        "nvidia-utils": (True, "/etc/pacman.conf", "nv"),
+        "libcublas": (False, "", ""),
+    }

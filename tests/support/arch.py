@@ -30,6 +30,7 @@ def build_package(
         shutil.copy2(source, tree / place, follow_symlinks=False)
     lines = [f"pkgname = {name}", f"pkgbase = {name}", f"pkgver = {version}", "pkgdesc = stand-in"]
     lines += ["builddate = 1700000000", "packager = Test", "size = 1", "arch = any"]
+    lines += ["group = nvidia"] if name == "cudnn" else []
     lines += [f"depend = {depend}" for depend in depends]
     (tree / ".PKGINFO").write_text("\n".join([*lines, ""]))
     target = folder / f"{name}-{version}-any.pkg.tar.xz"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from cudnn_doctor.machine.host import Host
-from cudnn_doctor.machine.managers import RELEVANT
+from cudnn_doctor.machine.managers import RELEVANT, locks
 from cudnn_doctor.machine.model import Owner, Package
 
 _LOCAL = "/var/lib/pacman/local"
@@ -29,28 +30,35 @@ def owners(host: Host, paths: Sequence[str]) -> dict[str, Owner]:
 
 
 def _entries(host: Host) -> Iterator[tuple[str, Package]]:
+    packages = locks.of_pacman(host, "IgnorePkg")
+    groups = locks.of_pacman(host, "IgnoreGroup")
     for name in host.names(_LOCAL):
         if not RELEVANT.search(name):
             continue
         folder = f"{_LOCAL}/{name}"
         fields = _fields(host.text(f"{folder}/desc") or "")
         if "NAME" in fields and RELEVANT.search(fields["NAME"]):
+            lock = next((k for k in packages if k.holds(fields["NAME"])), None)
+            lock = lock or next((k for k in groups if k.holds(*fields["GROUPS"].split())), None)
             yield (
                 folder,
                 Package(
                     name=fields["NAME"],
-                    version=fields.get("VERSION", ""),
+                    version=fields["VERSION"],
                     manager="pacman",
-                    origin=fields.get("PACKAGER", ""),
+                    origin=fields["PACKAGER"],
+                    held=lock is not None,
+                    held_by=lock.file if lock else "",
+                    lock=lock.text if lock else "",
                 ),
             )
 
 
-def _fields(text: str) -> dict[str, str]:
-    """The first line of each ``%FIELD%`` section of a ``desc`` file."""
-    found: dict[str, str] = {}
+def _fields(text: str) -> defaultdict[str, str]:
+    """The ``%FIELD%`` sections of a ``desc`` file, the lines of each in one."""
+    found: defaultdict[str, str] = defaultdict(str)
     for section in text.split("\n\n"):
         head, _, body = section.strip().partition("\n")
         if head.startswith("%") and head.endswith("%"):
-            found[head.strip("%")] = body.partition("\n")[0]
+            found[head.strip("%")] = body.replace("\n", " ")
     return found
