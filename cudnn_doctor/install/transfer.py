@@ -31,6 +31,7 @@ STALL_SECONDS = 30.0
 PIECE = 1 << 16
 TRIES = 4
 BACK_OFF_SECONDS = 0.3
+LONGEST_PAUSE_SECONDS = 60.0
 MAX_REDIRECTS = 8
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -40,7 +41,11 @@ class MirrorError(Exception):
 
 
 class _PassingError(Exception):
-    """Another try may help."""
+    """Another try may help, after so many seconds where the server told them."""
+
+    def __init__(self, text: str, seconds: float | None = None) -> None:
+        super().__init__(text)
+        self.seconds = seconds
 
 
 class Transfer:
@@ -81,7 +86,11 @@ class Transfer:
                         return None
                     if tries >= TRIES or not _passes(error):
                         raise MirrorError(_reason(error)) from error
-                self._stopped.wait(BACK_OFF_SECONDS * 2**tries)
+                    told = error.seconds if isinstance(error, _PassingError) else None
+                self._pause(BACK_OFF_SECONDS * 2**tries if told is None else told)
+
+    def _pause(self, seconds: float) -> None:
+        self._stopped.wait(seconds)
 
     def stop(self) -> None:
         """End it soon, from another thread: connections are shut."""
@@ -104,7 +113,7 @@ class Transfer:
                 os.ftruncate(self._fd, 0)
                 raise _PassingError("the part of an earlier run did not fit")
             if response.status_code in _TRY_AGAIN:
-                raise _PassingError(f"HTTP {response.status_code} {response.reason}")
+                raise _refusal(response)
             if response.status_code >= 400:
                 raise MirrorError(f"HTTP {response.status_code} {response.reason}")
             if response.status_code != 206:
@@ -228,6 +237,13 @@ def _in_order(
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
+
+
+def _refusal(response: requests.Response) -> _PassingError:
+    """A refusal for now; servers may tell in seconds when to come again (RFC 9110, 10.2.3)."""
+    told = response.headers.get("Retry-After", "")
+    pause = min(float(told), LONGEST_PAUSE_SECONDS) if told.isdecimal() else None
+    return _PassingError(f"HTTP {response.status_code} {response.reason}", pause)
 
 
 def _write(fd: int, data: bytes, offset: int) -> None:

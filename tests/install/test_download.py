@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import itertools
 import os
 import random
 import socket
@@ -55,6 +57,12 @@ def test_a_file_arrives_over_several_connections(server: RedistServer, state: St
     assert path.read_bytes() == DATA
     assert len(server.requests) == 41
     assert server.served == len(DATA)
+
+
+def test_connections_are_open_at_once(server: RedistServer, state: State) -> None:
+    server.rate = 100 * BLOCK
+    fetch(whole(server), state, Silent())
+    assert server.most_at_once == transfer.CONNECTIONS
 
 
 def test_the_second_time_it_comes_from_the_cache(server: RedistServer, state: State) -> None:
@@ -183,6 +191,82 @@ def test_a_proxy_that_refuses_is_named(
     with pytest.raises(DoctorError, match="proxy refused") as caught:
         fetch(whole(server), state, Silent())
     assert "secret" not in str(caught.value)
+
+
+def test_a_proxy_is_used_and_left_aside(
+    server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host exists nowhere: only the proxy can have given the file."""
+    monkeypatch.setenv("http_proxy", server.url.replace("//", "//user:secret@"))
+    url = "http://mirror.invalid/file.tar.xz"
+    assert fetch(step(url), state, Silent()).read_bytes() == DATA
+    assert server.requests[0].startswith(url)
+    monkeypatch.setenv("NO_PROXY", "mirror.invalid")
+    cached(state, whole(server).sha256).unlink()
+    with pytest.raises(DoctorError, match="cannot connect"):
+        fetch(step(url), state, Silent())
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_says_no_is_told_at_once(
+    server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setenv(f"{scheme}_proxy", server.url.replace("//", "//user:secret@"))
+    server.fault = "407"
+    with pytest.raises(DoctorError, match=r"HTTP 407|proxy refused") as caught:
+        fetch(step(f"{scheme}://mirror.invalid/file.tar.xz"), state, Silent())
+    assert "secret" not in str(caught.value) and "HTTPS_PROXY" in caught.value.next_step
+    assert len(server.requests) <= 1
+
+
+def test_a_netrc_gives_the_password_to_its_host_alone(
+    tmp_path: Path, server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password secret\n")
+    netrc.chmod(0o600)
+    server.authorization = "Basic " + base64.b64encode(b"me:secret").decode()
+    with pytest.raises(DoctorError, match="HTTP 401"):
+        fetch(whole(server), state, Silent())
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+    cached(state, whole(server).sha256).unlink()
+    moved = server.url.replace("127.0.0.1", "localhost") + "file.tar.xz"
+    server.fault, server.faults_left = moved, 1
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+    with pytest.raises(DoctorError, match="HTTP 401"):
+        fetch(step(f"{server.url}file.tar.xz"), state, Silent())
+
+
+def test_tries_are_few_and_ever_further_apart(
+    server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.fault = "503"
+    pauses = paused(monkeypatch)
+    with pytest.raises(DoctorError, match="HTTP 503"):
+        fetch(whole(server), state, Silent())
+    assert len(server.requests) == transfer.TRIES == len(pauses) + 1
+    assert [later / earlier for earlier, later in itertools.pairwise(pauses)] == [2, 2]
+
+
+def test_a_server_may_say_when_to_come_again(
+    server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.fault, server.faults_left, server.retry_after = "429", 1, "7"
+    pauses = paused(monkeypatch)
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+    assert pauses == [7]
+    cached(state, whole(server).sha256).unlink()
+    server.faults_left, server.retry_after = 1, "86400"
+    assert fetch(whole(server), state, Silent()).read_bytes() == DATA
+    assert pauses[1:] == [transfer.LONGEST_PAUSE_SECONDS]
+
+
+def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between tries, which are not waited for."""
+    pauses: list[float] = []
+    monkeypatch.setattr(transfer.Transfer, "_pause", lambda _, seconds: pauses.append(seconds))
+    return pauses
 
 
 def test_an_untrusted_certificate_is_refused(

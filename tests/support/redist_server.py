@@ -26,6 +26,13 @@ class RedistServer:
         """Bytes a second of all connections together; 0: no limit."""
         self.served = 0
         self.requests: list[str] = []
+        self.authorization = ""
+        """The header without which nothing is served; empty: none is needed."""
+        self.retry_after = ""
+        """The header of that name of its error answers."""
+        self.at_once = 0
+        self.most_at_once = 0
+        """Requests under way, and the most there ever were."""
         self.lock = threading.Lock()
         self.ready_at = 0.0
         self.url = ""
@@ -81,16 +88,38 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
+    def do_CONNECT(self) -> None:
+        """As a proxy for TLS it refuses."""
+        self._empty(403)
+
     def do_GET(self) -> None:
+        """Serve a file; asked for a whole URL, as proxies are, it serves that URL's path."""
+        state = self.server_state
+        with state.lock:
+            state.at_once += 1
+            state.most_at_once = max(state.most_at_once, state.at_once)
+        try:
+            self._answer()
+        finally:
+            with state.lock:
+                state.at_once -= 1
+
+    def _answer(self) -> None:
         state = self.server_state
         asked = self.headers.get("Range", "")
         state.requests.append(f"{self.path} {asked}")
         fault = state.misbehave()
-        path = state.root / self.path.lstrip("/").split("?")[0]
-        if fault == "loop":
+        place = re.sub(r"^http://[^/]*", "", self.path)
+        path = state.root / place.lstrip("/").split("?")[0]
+        if state.authorization not in ("", self.headers.get("Authorization", "")):
+            self._empty(401)
+        elif fault == "loop":
             self._empty(302, Location=self.path)
+        elif fault.startswith("http"):
+            self._empty(302, Location=fault)
         elif fault.isdigit():
-            self._empty(int(fault))
+            more = {"Retry-After": state.retry_after} if state.retry_after else {}
+            self._empty(int(fault), **more)
         elif not path.is_file():
             self._empty(404)
         else:
