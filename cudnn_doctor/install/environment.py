@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.plan import Run
+from cudnn_doctor.interpreter import apart
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Environment, Machine
 from cudnn_doctor.machine.places import prefix_of
@@ -168,7 +169,10 @@ def installer_for(environment: Environment) -> Installer:
     command = (python, "-m", "pip")
     try:
         done = subprocess.run(
-            (*command, "--version"), capture_output=True, stdin=subprocess.DEVNULL, check=False
+            (*apart(command), "--version"),
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
     except OSError as error:
         raise _refused(

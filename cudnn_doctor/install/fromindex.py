@@ -19,6 +19,7 @@ from cudnn_doctor.install import files, folders, manifest
 from cudnn_doctor.install.plan import FromIndex
 from cudnn_doctor.install.sink import complete_links
 from cudnn_doctor.install.state import held
+from cudnn_doctor.interpreter import apart
 from cudnn_doctor.matrix.model import Wheel
 
 _TARGETS = {"x86_64": "x86_64-manylinux_2_28", "aarch64": "aarch64-manylinux_2_28"}
@@ -40,7 +41,7 @@ def _pip() -> tuple[str, ...] | None:
         if shutil.which(name):
             return (name,)
     argv = (sys.executable, "-m", "pip")
-    done = subprocess.run((*argv, "--version"), check=False, capture_output=True)
+    done = subprocess.run((*apart(argv), "--version"), check=False, capture_output=True)
     return argv if done.returncode == 0 else None
 
 
@@ -120,7 +121,7 @@ def fill(step: FromIndex) -> None:
 def _run(argv: tuple[str, ...], requirement: str) -> None:
     seen = sys.stderr.isatty()
     done = subprocess.run(
-        argv,
+        apart(argv),
         input=f"{requirement}\n".encode(),
         stdout=sys.stderr if seen else subprocess.PIPE,
         stderr=None if seen else subprocess.STDOUT,
