@@ -96,7 +96,7 @@ def plan_rollback(state: State, wanted: str | None = None) -> Plan:
         raise DoctorError(
             f"there is no receipt {wanted}" if wanted else "there is nothing to take back",
             where=str(state.receipts),
-            next_step="see `cudnn-doctor list`",
+            next_step="see `cudnn-doctor list`; what root did is taken back with --sudo",
             exit_code=ExitCode.USAGE if wanted else ExitCode.NOTHING_CHANGED,
         )
     receipt = chosen[0]

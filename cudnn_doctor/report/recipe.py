@@ -63,7 +63,10 @@ def _needs(plan: Plan) -> str:
     """What a base image must have."""
     if venv_of(plan):
         return "python3 with venv, or apt-get, dnf, microdnf, zypper or pacman"
-    return "a pip of its own" if plan.method == "wheel" else "curl, tar and xz"
+    if plan.method == "wheel":
+        return "a pip of its own"
+    from_index = any(isinstance(step, FromIndex) for step in plan.steps)
+    return "python3 with pip" if from_index else "curl, tar and xz"
 
 
 def commands(plan: Plan) -> list[str]:
