@@ -134,8 +134,8 @@ def _run(argv: tuple[str, ...], requirement: str) -> None:
         raise DoctorError(
             "\n".join([f"{os.path.basename(argv[0])} could not fetch the wheel", *tail]),
             where=requirement.split(maxsplit=1)[0],
-            next_step="mend its index, proxy or certificates; or use --source archive, or bring the "
-            "wheel with --archive FILE",
+            next_step="mend its index, proxy or certificates; or use --source archive; "
+            "or bring the wheel with --archive FILE",
             exit_code=ExitCode.NOTHING_CHANGED,
         )
 
