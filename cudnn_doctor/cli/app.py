@@ -139,11 +139,12 @@ def _make_streams_safe() -> None:
 
 def _print_error(error: DoctorError) -> None:
     from cudnn_doctor.machine.redact import without_secrets
+    from cudnn_doctor.report.style import visible
 
     place = f" ({error.where})" if error.where else ""
-    print(without_secrets(f"error: {error.what}{place}"), file=sys.stderr)
+    print(visible(without_secrets(f"error: {error.what}{place}")), file=sys.stderr)
     if error.next_step:
-        print(without_secrets(f"  next: {error.next_step}"), file=sys.stderr)
+        print(visible(without_secrets(f"  next: {error.next_step}")), file=sys.stderr)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from cudnn_doctor.report.formats.github import of_error
 

@@ -17,6 +17,7 @@ def list_(prefix: ap.Prefix = None, as_json: ap.AsJson = False) -> None:
     """List what this tool installed, and the receipts of what it did."""
     from cudnn_doctor.install.receipts import installed, receipts, set_aside
     from cudnn_doctor.install.state import locate
+    from cudnn_doctor.report.style import visible
 
     entries = installed(locate(), prefix)
     done = receipts(locate())
@@ -39,16 +40,17 @@ def list_(prefix: ap.Prefix = None, as_json: ap.AsJson = False) -> None:
         return
     for entry in entries:
         mark = "*" if entry.current else " "
-        typer.echo(f"{mark} {entry.name:20} {entry.method:8} {entry.target}")
+        typer.echo(visible(f"{mark} {entry.name:20} {entry.method:8} {entry.target}"))
     if not entries:
         typer.echo("Nothing is installed by cudnn-doctor.")
     for path, size in aside:
-        typer.echo(f"  {path}: kept for a rollback, {size:,} bytes (`cache clear` frees them)")
+        kept_here = f"  {path}: kept for a rollback, {size:,} bytes (`cache clear` frees them)"
+        typer.echo(visible(kept_here))
     if done:
         typer.echo("\nChanges, oldest first (take the newest back with cudnn-doctor rollback)")
     for receipt in done:
         undoes = f" of {receipt.plan.undoes}" if receipt.plan.undoes else ""
-        typer.echo(f"  {receipt.id}  {receipt.plan.action}{undoes} {receipt.plan.version}")
+        typer.echo(visible(f"  {receipt.id}  {receipt.plan.action}{undoes} {receipt.plan.version}"))
 
 
 def use(

@@ -24,9 +24,11 @@ from cudnn_doctor.install.plan import (
     Unpack,
     WriteFile,
 )
+from cudnn_doctor.machine.redact import hide_secrets, printable, without_secrets
 from cudnn_doctor.report.ansible import to_ansible
 from cudnn_doctor.report.apptainer import to_apptainer
 from cudnn_doctor.report.recipe import to_dockerfile, to_shell
+from cudnn_doctor.report.style import visible
 
 SCHEMA = 1
 _WIDTH = 80
@@ -49,7 +51,7 @@ def to_text(plan: Plan) -> str:
             _fill(f"{step.title or type(step).__name__}{root}", f"{number:4d}. ", "      ")
         )
         lines += [f"      {detail}" for detail in _details(step)]
-    return "\n".join(lines)
+    return visible(without_secrets("\n".join(lines)))
 
 
 def to_json(plan: Plan) -> str:
@@ -58,11 +60,11 @@ def to_json(plan: Plan) -> str:
 
 
 def document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values, with schema and tool version."""
+    """The plan as JSON values, with schema and tool version, without passwords of mirrors."""
     return {
         "schema": SCHEMA,
         "tool": f"cudnn-doctor {__version__}",
-        "plan": msgspec.to_builtins(plan),
+        "plan": msgspec.to_builtins(hide_secrets(printable(plan))),
     }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_doctor.install.plan import AnyStep
 from cudnn_doctor.install.progress import Progress, Silent
+from cudnn_doctor.report.style import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -34,7 +35,7 @@ class Plain:
         self._before = 0
 
     def step(self, number: int, total: int, step: AnyStep) -> None:
-        print(f"[{number + 1}/{total}] {step.title}", file=sys.stderr, flush=True)
+        print(f"[{number + 1}/{total}] {visible(step.title)}", file=sys.stderr, flush=True)
 
     def bytes(self, done: int, total: int | None) -> None:
         now = time.monotonic()
@@ -52,7 +53,8 @@ class Plain:
         self._began = 0.0
 
     def say(self, text: str) -> None:
-        print("\n".join(f"    {line}" for line in text.splitlines()), file=sys.stderr, flush=True)
+        lines = [f"    {visible(line)}" for line in text.splitlines()]
+        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 class Terminal:
@@ -113,4 +115,4 @@ class Terminal:
 def _plain(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(visible(text))

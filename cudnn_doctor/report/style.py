@@ -47,3 +47,14 @@ class Style(NamedTuple):
     def plain(self, text: str) -> str:
         """The text in what the encoding can show."""
         return text if self.unicode else text.encode("ascii", "backslashreplace").decode()
+
+
+def visible(text: str) -> str:
+    """The text with nothing in it that a terminal acts on: names, servers' answers and files come
+    from others. Line ends and tabs stay, other control characters become ``\\x1b``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )

@@ -128,3 +128,16 @@ def test_every_kind_of_step_can_be_printed(tmp_path: Path, kind: type) -> None:
     }
     for format_ in FORMATS.values():
         assert format_(plan(tmp_path, kind(**fields)))
+
+
+def test_what_others_named_does_nothing_to_a_terminal(tmp_path: Path) -> None:
+    text = to_text(plan(tmp_path, MakeFolder(title="make \x1b]0;x\x07", path="/a\r\x9b2J")))
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "make \\x1b]0;x\\x07" in text
+
+
+def test_passwords_of_mirrors_are_not_told(tmp_path: Path) -> None:
+    fetch = Fetch(urls=("https://me:s3cret@mirror.example/x",), sha256="0" * 64, name="x")
+    secret = plan(tmp_path, Unpack(source=fetch, staging="/s"))
+    assert "s3cret" not in to_text(secret) + to_json(secret)
+    assert "mirror.example/x" in to_text(secret)
