@@ -31,6 +31,7 @@ from cudnn_doctor.install.plan import (
     RemoveFolder,
     RemoveTree,
     RestorePackages,
+    RestoreWheels,
     Run,
     SwitchLink,
     Unpack,
@@ -103,7 +104,8 @@ def _finish(journal: Journal, state: State) -> Path:
         if isinstance(step, RemoveTree):
             files.finish_remove_tree(step)
         elif isinstance(step, GuardPackages):
-            guard.finish_guard(step, journal.saved(number))
+            kept = None if plan.undoes else journal.receipt_name(state)
+            guard.finish_guard(step, journal.saved(number), kept)
         elif isinstance(step, GuardSystem):
             from cudnn_doctor.install import systemguard
 
@@ -235,6 +237,7 @@ _DO: dict[type[Any], Callable[[Any, Path], None]] = {
     WriteFile: files.write_file,
     SwitchLink: files.switch_link,
     GuardPackages: guard.guard,
+    RestoreWheels: guard.restore,
 }
 _UNDO: dict[type[Any], Callable[[Any, Path], None]] = {
     MakeFolder: files.unmake_folder,

@@ -7,6 +7,9 @@ no distribution recorded might be written into: those are copied.
 
 Undoing makes that folder and that metadata what they were, whatever the installer left behind, the
 ``~`` folders into which pip renames what it is about to remove included.
+
+After the commit the links to what was replaced stay, under the receipt's name: a rollback needs no
+index. They go with the next change there.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ import csv
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.plan import GuardPackages
+from cudnn_doctor.install.plan import AnyStep, GuardPackages, RestoreWheels, Run
 
 _MANIFEST = "manifest.json"
+_KEPT = ".cudnn-doctor-kept-"
 
 
 def _folder(step: GuardPackages, saved: Path) -> Path:
@@ -70,9 +76,62 @@ def unguard(step: GuardPackages, saved: Path) -> None:
     shutil.rmtree(store, ignore_errors=True)
 
 
-def finish_guard(step: GuardPackages, saved: Path) -> None:
-    """After the commit the kept files go."""
-    shutil.rmtree(_folder(step, saved), ignore_errors=True)
+def finish_guard(step: GuardPackages, saved: Path, receipt: str | None) -> None:
+    """After the commit what was replaced stays for a rollback of ``receipt`` (None: it goes), and
+    what earlier changes left goes."""
+    site, store = Path(step.site_packages), _folder(step, saved)
+    own = site / f"{_KEPT}{receipt}"
+    for old in kept(site):
+        if old != own:
+            shutil.rmtree(old, ignore_errors=True)
+    if receipt and store.is_dir():
+        _let_go_of_unchanged(store, site)
+        if any(store.iterdir()):
+            store.rename(own)
+    shutil.rmtree(store, ignore_errors=True)
+
+
+def kept(site: Path) -> list[Path]:
+    """Folders in which replaced files are kept: one, as a rule."""
+    return sorted(site.glob(f"{_KEPT}*"))
+
+
+def from_kept(steps: Iterable[AnyStep], receipt: str) -> Iterator[AnyStep]:
+    """The way back of a receipt with the kept files, where they are, in place of an index."""
+    store: Path | None = None
+    for step in steps:
+        if isinstance(step, GuardPackages):
+            folder = Path(step.site_packages, f"{_KEPT}{receipt}")
+            store = folder if folder.is_dir() else None
+        if store is None or not isinstance(step, Run):
+            yield step
+        elif not step.stdin:  # it uninstalls; with a list on its input it would fetch
+            names = (p.name.partition("-")[0].replace("_", "-") for p in store.glob("*.dist-info"))
+            more = (name for name in names if name not in step.argv)
+            yield msgspec.structs.replace(step, argv=(*step.argv, *more))
+            title = f"put the replaced files back from {store}"
+            yield RestoreWheels(title=title, site_packages=str(store.parent), store=str(store))
+
+
+def restore(step: RestoreWheels, _: Path) -> None:
+    """Put all kept files back; raises OSError. Undone by the guard that stands before it."""
+    store, site = Path(step.store), Path(step.site_packages)
+    for path in sorted(store.rglob("*")):
+        if path.is_symlink() or not path.is_dir():
+            _put_back(path, site / path.relative_to(store))
+
+
+def _let_go_of_unchanged(store: Path, site: Path) -> None:
+    """Links to files that are still in their places."""
+    for path in store.rglob("*"):
+        place = site / path.relative_to(store)
+        if not path.is_dir() or path.is_symlink():
+            with contextlib.suppress(OSError):
+                if os.path.samestat(path.lstat(), place.lstat()):
+                    path.unlink()
+    for folder, _, _ in os.walk(store, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def _keep(source: Path, target: Path, *, link: bool) -> None:
@@ -100,7 +159,8 @@ def _tops(site: Path, names: tuple[str, ...]) -> list[Path]:
         # pip replaces the first characters of what it will remove: ``~vidia``, ``~-idia``.
         tail = name.lstrip("-~.=%0123456789") if name.startswith("~") else ""
         for package in names:
-            is_metadata = name.startswith(f"{package}_") and name.endswith(".dist-info")
+            is_metadata = name.startswith((f"{package}_", f"{package}-"))
+            is_metadata = is_metadata and name.endswith(".dist-info")
             if name == package or is_metadata or (tail and _is_tail(tail, package)):
                 found.append(entry)
     return found

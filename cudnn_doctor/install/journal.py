@@ -102,7 +102,7 @@ class Journal:
     def keep(self, state: State) -> Path:
         """Turn the committed journal into a receipt; returns the receipt's folder."""
         receipts = make_folder(state.receipts)
-        target = receipts / self._receipt_name(receipts)
+        target = receipts / self.receipt_name(state)
         if not target.exists():
             # A copy, because a folder in a lower layer of an overlay cannot be renamed.
             fresh = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
@@ -115,8 +115,9 @@ class Journal:
         self.folder = target
         return target
 
-    def _receipt_name(self, receipts: Path) -> str:
+    def receipt_name(self, state: State) -> str:
         """Chosen once: who finishes a killed ``keep`` must not make a second receipt."""
+        receipts = make_folder(state.receipts)
         chosen = self.folder / _RECEIPT
         if not chosen.exists():
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())

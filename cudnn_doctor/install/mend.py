@@ -205,7 +205,7 @@ def _one_environment(
     installer = environments.installer_for(environment)
     present = {d.name: d for d in environment.distributions if d.installer != "conda"}
     guard = GuardPackages(
-        title="keep the installed packages safe",
+        title="keep what is replaced for a rollback (until the next change here)",
         site_packages=environments.site_of(environment),
         names=tuple(sorted({"nvidia", *map(_top, _others(joined))})),
     )

@@ -114,11 +114,20 @@ class SwitchLink(Step, frozen=True, kw_only=True):
 
 class GuardPackages(Step, frozen=True, kw_only=True):
     """Keep hard-linked copies of the files of installed wheels, so that an installer's run over
-    them can be undone whatever it left behind."""
+    them can be undone whatever it left behind. Those that it replaced stay, hidden beside them,
+    for a rollback: until the next change there or ``cache clear``."""
 
     site_packages: str
     names: tuple[str, ...]
     """Top-level packages (``nvidia``): their folders, and the metadata of what is in them."""
+
+
+class RestoreWheels(Step, frozen=True, kw_only=True):
+    """Put the files of wheels back that a change replaced and that were kept."""
+
+    site_packages: str
+    store: str
+    """The folder in which they are kept."""
 
 
 class GuardSystem(Step, frozen=True, kw_only=True):
@@ -185,6 +194,7 @@ AnyStep: TypeAlias = (
     | WriteFile
     | SwitchLink
     | GuardPackages
+    | RestoreWheels
     | GuardSystem
     | RestorePackages
     | Run

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import files, kept, manifest
+from cudnn_doctor.install import files, guard, kept, manifest
 from cudnn_doctor.install import prefix as prefixes
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import (
     AnyStep,
+    GuardPackages,
     MoveTree,
     Plan,
     RemoveTree,
@@ -129,6 +130,7 @@ def _taken_back(receipt: Receipt, action: str) -> Plan:
         for back in files.inverse(step, saved / str(number))
         if not getattr(back, "path", "").startswith(staged or "\0")
     ]
+    steps = [*guard.from_kept(steps, receipt.id)]
     return _plan(plan, action, steps, warnings=_changed_since(plan), undoes=receipt.id)
 
 
@@ -185,12 +187,22 @@ def _set_aside(folder: str) -> RemoveTree:
 
 
 def set_aside(state: State, prefix: str | None = None) -> list[tuple[Path, int]]:
-    """Folders kept for a rollback, with the bytes in them."""
-    targets = [r.plan.target for r in receipts(state) if r.plan.method == "tarball"]
+    """Folders kept for a rollback, with the bytes that are only there (others are hard links to
+    files in use or in uv's cache)."""
+    done = receipts(state)
+    targets = [r.plan.target for r in done if r.plan.method == "tarball"]
     places = [prefix] if prefix else [prefixes.default(), *targets]
     found = [path for place in dict.fromkeys(places) for path in files.kept(place)]
     found += sorted(kept.STORE.glob("*")) if prefix is None else []
-    return [(path, sum(p.lstat().st_size for p in path.rglob("*"))) for path in found]
+    steps = [step for r in done for step in r.plan.steps] if prefix is None else []
+    sites = [step.site_packages for step in steps if isinstance(step, GuardPackages)]
+    found += [path for site in dict.fromkeys(sites) for path in guard.kept(Path(site))]
+    return [(path, sum(map(_own_bytes, path.rglob("*")))) for path in found]
+
+
+def _own_bytes(path: Path) -> int:
+    facts = path.lstat()
+    return facts.st_size if facts.st_nlink == 1 else 0
 
 
 def plan_repair(state: State, entry: Installed, damage: list[str]) -> Plan:

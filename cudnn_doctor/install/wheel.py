@@ -48,7 +48,9 @@ def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Pla
     runs = _runs(request, wheel, environment, installer, drop)
     site = environments.site_of(environment)
     guard = GuardPackages(
-        title="keep the installed NVIDIA packages safe", site_packages=site, names=("nvidia",)
+        title="keep what is replaced for a rollback (until the next change here)",
+        site_packages=site,
+        names=("nvidia",),
     )
     steps: list[AnyStep] = [guard, *with_rollback(runs, guard, present, installer, matrix)]
     proof = Prove(

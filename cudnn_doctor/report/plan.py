@@ -17,6 +17,7 @@ from cudnn_doctor.install.plan import (
     Fetch,
     FetchKey,
     FromIndex,
+    GuardPackages,
     GuardSystem,
     Plan,
     Run,
@@ -102,6 +103,8 @@ def _details(step: AnyStep) -> Iterable[str]:
         yield f"{step.path} -> {step.target}"
     elif isinstance(step, WriteFile):
         yield step.path
+    elif isinstance(step, GuardPackages):
+        yield step.site_packages
     elif isinstance(step, GuardSystem) and step.keep:
         yield str(STORE)
 

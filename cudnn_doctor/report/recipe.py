@@ -24,6 +24,7 @@ from cudnn_doctor.install.plan import (
     RemoveFolder,
     RemoveTree,
     RestorePackages,
+    RestoreWheels,
     Run,
     SwitchLink,
     Unpack,
@@ -199,6 +200,7 @@ _LINES: dict[type[Any], Callable[[Any], Iterable[str]]] = {
     GuardPackages: lambda step: [": # cudnn-doctor would keep the old files until this is done"],
     GuardSystem: lambda step: [": # cudnn-doctor would remember the packages until this is done"],
     RestorePackages: _restore_packages,
+    RestoreWheels: lambda step: [f"cp -a {q(step.store)}/. {q(step.site_packages)}"],
     Run: _run,
     Prove: _prove,
 }
