@@ -14,6 +14,7 @@ from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.plan import AnyStep, Fetch, FromIndex, Method, Plan, Run, Unpack
 from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.state import locate
 
 SCHEMA = 1
 _PINNED = re.compile(r"[A-Za-z0-9._+-]+={1,2}\d[\w.+:~-]*")
@@ -48,7 +49,7 @@ def write(path: str, request: InstallRequest, plan: Plan) -> None:
         platform=request.platform,
         source=_source(request, plan),
         static=request.static,
-        pinned=pinned(plan),
+        pinned=pinned(msgspec.structs.replace(plan, packages=plan.packages | _brought(plan))),
         companions=request.companions,
     )
     fresh = f"{path}.new"
@@ -94,6 +95,7 @@ def request_from(lock: Lock, wish: Wish) -> InstallRequest:
         python=wish.python,
         break_pins=wish.break_pins,
         companions=lock.companions,
+        packages=dict(word.split("=", 1) for word in lock.pinned if lock.method == "package"),
         hold=wish.hold,
         sudo=wish.sudo,
     )
@@ -116,7 +118,21 @@ def verify(lock: Lock, plan: Plan) -> None:
 
 def pinned(plan: Plan) -> tuple[str, ...]:
     """Everything exact that a plan brings in: files by hash, packages by version."""
+    if plan.method == "package":
+        return tuple(sorted(f"{name}={version}" for name, version in plan.packages.items()))
     return tuple(sorted({item for step in plan.steps for item in _pinned(step)}))
+
+
+def _brought(plan: Plan) -> dict[str, str]:
+    """Distribution packages that came when the plan was carried out."""
+    from cudnn_doctor.install import systemguard
+    from cudnn_doctor.install.journal import Journal
+    from cudnn_doctor.install.receipts import receipts
+
+    if plan.method != "package":
+        return {}
+    done = [receipt for receipt in receipts(locate()) if receipt.plan == plan]
+    return systemguard.brought(Journal.open(done[-1].folder)) if done else {}
 
 
 def _pinned(step: AnyStep) -> Iterable[str]:

@@ -49,6 +49,7 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         machine = Machine(system=machine.system)
     choice = _choose(request, machine, matrix)
     manager, targets = choice.manager, choice.targets
+    targets += _companions(request, machine, targets)
     installed = {p.name: p for p in machine.packages}
     refuse_foreign_repositories(choice, machine)
     if request.hold and not request.fresh and (reason := manager.cannot_hold()):
@@ -71,7 +72,7 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         *steps,
         *([] if request.fresh else [_guard(manager, manager.install(targets, drop), going)]),
         _run(f"install {shown}", manager.install(targets, drop)),
-        *manager.after(targets, hold=request.hold),
+        *manager.after([t for t in targets if "cudnn" in t.name], hold=request.hold),
         *([] if request.fresh else [_proof(choice, request, matrix)]),
     ]
     return Plan(
@@ -84,6 +85,7 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         reasons=(*request.reasons, *_reasons(choice, request, known)),
         warnings=tuple(dict.fromkeys((*warnings, *foreseen.warnings))),
         space_needed=_space(request, matrix, going),
+        packages={target.name: target.version for target in targets},
     )
 
 
@@ -194,7 +196,13 @@ def _targets(row: DistroPackage, request: InstallRequest) -> list[Target]:
     version = row.version_format.format(
         build=request.version, version=request.release, cuda=request.cuda, minor=f"{request.cuda}.*"
     )
-    return [Target(name, version) for name in dict.fromkeys(names)]
+    return [Target(n, request.packages.get(n, version)) for n in dict.fromkeys(names)]
+
+
+def _companions(request: InstallRequest, machine: Machine, asked: list[Target]) -> list[Target]:
+    """What a lock says came along; what is here already stays as it is."""
+    here = {package.name for package in machine.packages} | {target.name for target in asked}
+    return [Target(*pair) for pair in request.packages.items() if pair[0] not in here]
 
 
 # -- the repository

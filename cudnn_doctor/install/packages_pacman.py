@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ class Pacman:
         offered = dict(line.split()[:2] for line in output.splitlines() if line.count(" ") == 1)
         for target in targets:
             have = offered.get(target.name)
-            if have and _upstream(have) != _upstream(target.version):
+            if have and not fnmatch.fnmatch(have.rpartition(":")[2], target.version or "*"):
                 return f"the repository has {target.name} {have} only, not {target.version}"
         return ""
 
@@ -101,11 +102,6 @@ class Pacman:
             found = (_cached(n, v) or files.get(n, f"{n}-{v}") for n, v in changed.items())
             commands.append(("pacman", "-U", "--noconfirm", *found))
         return tuple(commands)
-
-
-def _upstream(version: str) -> str:
-    """``9.12.0.46`` of ``1:9.12.0.46-2``."""
-    return version.rpartition("-")[0].rpartition(":")[2]
 
 
 def _at_work() -> bool:

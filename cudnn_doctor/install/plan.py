@@ -220,6 +220,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     space_needed: dict[str, int] = {}
     """Folder -> bytes that must be free there before anything is begun; folders of one file
     system add up."""
+    packages: dict[str, str] = {}
+    """Distribution packages that are asked for: name -> version as the manager spells it, in which
+    ``*`` stands for anything."""
     undoes: str = ""
     """Receipt that a rollback takes back."""
 

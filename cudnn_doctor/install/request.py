@@ -48,6 +48,8 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     # package
     hold: bool = False
     dev: bool = True
+    packages: dict[str, str] = {}
+    """Exact versions by name, of a lock."""
     sudo: bool = False
 
     @property

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install import kept
+from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.packages import ENVIRON, Manager, failed, manager_named, output_of
 from cudnn_doctor.install.plan import AnyStep, GuardSystem, RestorePackages
 from cudnn_doctor.install.progress import Progress
@@ -105,6 +106,21 @@ def inverse(step: GuardSystem, saved: Path) -> list[AnyStep]:
         return []
     title = "remember the installed packages, and keep those that go"
     return [GuardSystem(title=title, manager=step.manager, keep=going, needs_root=True), back]
+
+
+def brought(receipt: Journal) -> dict[str, str]:
+    """Name -> version of all packages that a plan asked for or that came along."""
+    steps = enumerate(receipt.plan.steps)
+    number = next((n for n, s in steps if isinstance(s, GuardSystem) and not s.finish), None)
+    if number is None:
+        return {}
+    before, after = (_read(receipt.saved(number), name) for name in (_BEFORE, _AFTER))
+    found = {}
+    for full, version in after.items():
+        name = re.sub(r"[:.](?:amd64|arm64|all|noarch|x86_64|aarch64)$", "", full)
+        if name in receipt.plan.packages or before.get(full) != version:
+            found[name] = version
+    return {name: version for name, version in found.items() if RELEVANT.search(name)}
 
 
 def _files() -> dict[str, str]:

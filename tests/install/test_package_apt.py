@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -288,11 +289,17 @@ def command(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_commands_as_a_person_types_them(root: Path, key: SigningKey) -> None:
+@pytest.fixture
+def ask(root: Path, key: SigningKey) -> list[str]:
+    """Words of a command that installs from the mirror."""
     text = load.default_path().read_text().replace(NVIDIAS_KEY, key.fingerprint)
     (root / "srv/matrix.yaml").write_text(text)
-    ask = ["install", "--method", "package", "--version", "9.10.2", "--cuda", "12", "--no-gpu"]
-    ask += ["--matrix", "/srv/matrix.yaml", "--mirror", MIRROR]
+    words = ["install", "--method", "package", "--cuda", "12", "--no-gpu"]
+    return [*words, "--matrix", "/srv/matrix.yaml", "--mirror", MIRROR]
+
+
+def test_the_commands_as_a_person_types_them(root: Path, ask: list[str]) -> None:
+    ask += ["--version", "9.10.2"]
     code, told = roots.inside(root, command, *ask, "--dry-run")
     assert code == 0, told
     assert "libcudnn9-cuda-12 9.10.2.21-1" in told
@@ -303,6 +310,44 @@ def test_the_commands_as_a_person_types_them(root: Path, key: SigningKey) -> Non
     code, told = roots.inside(root, command, "rollback", "--yes")
     assert code == 0, told
     assert roots.inside(root, versions) == {}
+
+
+def test_a_lock_holds_the_next_machine_to_the_very_versions(
+    root: Path, ask: list[str], key: SigningKey, tmp_path: Path
+) -> None:
+    ask += ["--yes", "--lock", "/srv/cudnn.lock"]
+    code, told = roots.inside(root, command, *ask, "--version", "8.9.7")
+    assert code == 0, told
+    same = {"libcudnn8=8.9.7.29-1+cuda12.2", "libcudnn8-dev=8.9.7.29-1+cuda12.2"}
+    assert set(json.loads((root / "srv/cudnn.lock").read_text())["pinned"]) == same
+    roots.inside(root, shell, "dpkg --purge libcudnn8 libcudnn8-dev")
+    folder = root / MIRROR.strip("/") / PLACE
+    rebuilt = "8.9.7.29-1+cuda12.8"
+    debs.build_deb(folder, "libcudnn8", rebuilt, {})
+    debs.build_deb(folder, "libcudnn8-dev", rebuilt, {}, [f"Depends: libcudnn8 (= {rebuilt})"])
+    debs.sign_repository(folder, key, "3bf863cc.pub")
+    code, told = roots.inside(root, command, *ask, "--frozen")
+    assert code == 0, told
+    assert {f"{n}={v}" for n, v in roots.inside(root, versions).items()} == same
+    roots.inside(root, shell, "dpkg --purge libcudnn8 libcudnn8-dev; apt-get clean")
+    (folder / "libcudnn8_8.9.7.29-1+cuda12.2_amd64.deb").unlink()
+    debs.sign_repository(folder, key, "3bf863cc.pub")
+    code, told = roots.inside(root, command, *ask, "--frozen")
+    assert code == ExitCode.NOTHING_CHANGED, told
+    assert "8.9.7.29-1+cuda12.2" in told
+    assert roots.inside(root, versions) == {}
+
+
+def test_a_lock_names_what_came_along(root: Path, ask: list[str], key: SigningKey) -> None:
+    ask += ["--yes", "--lock", "/srv/cudnn.lock"]
+    assert roots.inside(root, command, *ask, "--version", "9.10.2")[0] == 0
+    roots.inside(root, shell, "dpkg --purge $(dpkg-query -Wf '${Package} ' 'libcu[bd]*')")
+    folder = root / MIRROR.strip("/") / PLACE
+    debs.build_deb(folder, "libcublas-12-8", "12.8.9.9-1", {})
+    debs.sign_repository(folder, key, "3bf863cc.pub")
+    code, told = roots.inside(root, command, *ask, "--frozen")
+    assert code == 0, told
+    assert roots.inside(root, versions) == both("9.10.2.21")
 
 
 def fresh(matrix: Matrix, version: str) -> str:

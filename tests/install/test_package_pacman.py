@@ -70,8 +70,9 @@ def look() -> Machine:
     )
 
 
-def plan(version: str) -> Plan:
-    request = InstallRequest(method="package", version=version, cuda="13")
+def plan(version: str, exact: str = "") -> Plan:
+    packages = {"cudnn": exact} if exact else {}
+    request = InstallRequest(method="package", version=version, cuda="13", packages=packages)
     return plan_package(request, look(), load.load())
 
 
@@ -141,6 +142,12 @@ def test_a_package_that_pacman_ignores_is_not_upgraded(
         roots.inside(root, plan, "9.21.0.82")
     assert caught.value.where == f"/etc/pacman.conf: {line.split()[-1]}"
     assert "IgnorePkg" in caught.value.next_step
+
+
+def test_a_lock_is_held_to_the_packages_own_release(root: roots.Overlay) -> None:
+    roots.inside(root, plan, "9.20.0.48", "9.20.0.48-1")
+    with pytest.raises(DoctorError, match=r"9\.20\.0\.48-1 only, not 9\.20\.0\.48-2"):
+        roots.inside(root, plan, "9.20.0.48", "9.20.0.48-2")
 
 
 def test_an_upgrade_goes_back_to_what_the_cache_holds(

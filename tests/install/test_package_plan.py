@@ -89,7 +89,14 @@ def test_a_configured_repository_is_used_and_a_held_package_is_not_touched(
     request = InstallRequest(method="package", version="9.10.2.21", cuda="12")
     plan = plan_package(request, machine, matrix)
     assert not [step for step in plan.steps if isinstance(step, FetchKey | WriteFile)]
-    held = Package(name="libcudnn9-cuda-12", version="9.1.0.70-1", manager="rpm", held=True)
+    held = Package(
+        name="libcudnn9-cuda-12",
+        version="9.1.0.70-1",
+        manager="rpm",
+        held=True,
+        held_by="/etc/dnf/versionlock.toml",
+        lock="libcudnn9-cuda-12",
+    )
     machine = Machine(system=system("rhel", "9.4"), repositories=(known,), packages=(held,))
     with pytest.raises(DoctorError, match="held") as caught:
         plan_package(request, machine, matrix)

@@ -15,7 +15,8 @@ from support import roots, rpms
 from support.signing import SigningKey
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import executor, files
+from cudnn_doctor.install import executor, files, lock, state
+from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.package import plan_package
 from cudnn_doctor.install.plan import AnyStep, Plan, Run
@@ -351,6 +352,40 @@ def test_a_kill_on_the_way_from_a_version_that_is_no_longer_served(
     assert roots.inside(root, recover)
     assert roots.inside(root, database) == before
     assert not [p for p in (root.upper / "usr/lib64").iterdir() if unlike_old(p)]
+
+
+def install_with_lock(manager: str, matrix: Matrix, version: str) -> None:
+    request = InstallRequest(method="package", version=version, cuda="12", mirrors=(MIRROR,))
+    made = plan_package(request, look(manager), matrix)
+    with exclusive(state.locate()):
+        executor.execute(made, state.locate(), Silent(), locked=True)
+    lock.write("/srv/cudnn.lock", request, made)
+
+
+def install_frozen(manager: str, matrix: Matrix) -> None:
+    locked = lock.read("/srv/cudnn.lock")
+    request = lock.request_from(locked, Wish(mirrors=(MIRROR,)))
+    made = plan_package(request, look(manager), matrix)
+    lock.verify(locked, made)
+    executor.execute(made, STATE, Silent())
+
+
+def test_a_lock_holds_the_next_machine_to_the_very_versions(
+    root: roots.Overlay, manager: str, matrix: Matrix, key: SigningKey
+) -> None:
+    roots.inside(root, install_with_lock, manager, matrix, "9.10.2.21")
+    roots.inside(root, shell, "rpm -e --nodeps $(rpm -qa 'libcu*')")
+    folder = next(root.upper.glob("srv/mirror/compute/cuda/repos/*/x86_64"))
+    rpms.build_rpm(folder, "libcublas-12-8", "12.8.9.9", {})
+    rpms.sign_repository(folder, key, "x.pub")
+    roots.inside(root, install_frozen, manager, matrix)
+    assert roots.inside(root, versions) == both("9.10.2.21", key)
+    roots.inside(root, shell, "rpm -e --nodeps $(rpm -qa 'libcu*')")
+    next(folder.glob("libcudnn9-cuda-12-9.10.2.21*.rpm")).unlink()
+    rpms.sign_repository(folder, key, "x.pub")
+    with pytest.raises(DoctorError, match=r"9\.10\.2\.21"):
+        roots.inside(root, install_frozen, manager, matrix)
+    assert not roots.inside(root, versions).keys() - {"gpg-pubkey"}
 
 
 LOCKS = {"dnf": "dnf versionlock list", "zypper": "zypper locks"}
