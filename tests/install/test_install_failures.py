@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -258,6 +259,19 @@ def test_no_space_for_the_download(job: Job, small_disk: Path) -> None:
     (small_disk / "ballast").write_bytes(bytes(4040 << 10))
     errors = job.cli(*job.args("9.10.2"), code=5).stderr
     assert "not enough space" in errors and "CUDNN_DOCTOR_CACHE" in errors
+
+
+@pytest.mark.root
+def test_no_space_for_temporary_files(job: Job, small_disk: Path, tmp_path: Path) -> None:
+    """pip and uv put a wheel there that they fetch."""
+    job.cli.environ["TMPDIR"] = str(small_disk)
+    with contextlib.suppress(OSError):
+        (small_disk / "ballast").write_bytes(bytes(4 << 20))
+    args = job.args("9.10.2", "--source", "wheel")
+    at = args.index("--mirror")
+    errors = job.cli(*args[:at], *args[at + 2 :], code=5).stderr
+    assert "not enough space" in errors and "TMPDIR" in errors
+    assert not job.prefix.exists()
 
 
 @pytest.mark.root

@@ -227,6 +227,43 @@ def test_a_wheel_of_a_mirror_fills_the_prefix(
     assert (tmp_path / "w" / "lib" / "libcudnn.so").resolve().is_file()
 
 
+def test_a_folder_in_nvidias_layout_is_a_mirror(
+    cli: Cli, redist_tree: Redist, tmp_path: Path
+) -> None:
+    """Relative to where the command runs; nothing of it is copied into the cache."""
+    args = ("--version", "9.1.0", "--cuda", "12", "--arch", "x86_64", "--prefix", tmp_path / "p")
+    mirror = os.path.relpath(redist_tree.root)
+    done = cli("install", *args, "--matrix", redist_tree.matrix, "--mirror", mirror, "--yes")
+    assert "a local file" in " ".join(done.stdout.split())
+    assert (tmp_path / "p/9.1.0-cuda12").is_dir()
+    assert cli.json("cache", "list")["files"] == []
+    empty = ("--mirror", tmp_path / "nothing", "--prefix", tmp_path / "q", "--yes")
+    errors = cli("install", *args, "--matrix", redist_tree.matrix, *empty, code=5).stderr
+    assert "no such file" in errors and not (tmp_path / "q").exists()
+
+
+def source_of(cli: Cli, redist_tree: Redist, tmp_path: Path, *more: str) -> str:
+    """The step that would fill a prefix."""
+    args = ("--version", "9.10.2", "--cuda", "12", "--arch", "x86_64", "--matrix")
+    plan = cli.json("install", *args, redist_tree.matrix, "--prefix", tmp_path / "x", "--dry-run",
+                    *more)["plan"]  # fmt: skip
+    return next(s["type"] for s in plan["steps"] if s["type"] in ("Unpack", "FromIndex"))
+
+
+def test_the_faster_source_is_chosen_where_it_suffices(
+    cli: Cli, redist_tree: Redist, server: RedistServer, tmp_path: Path
+) -> None:
+    assert source_of(cli, redist_tree, tmp_path) == "FromIndex"
+    assert source_of(cli, redist_tree, tmp_path, "--source", "wheel") == "FromIndex"
+    assert source_of(cli, redist_tree, tmp_path, "--source", "archive") == "Unpack"
+    assert source_of(cli, redist_tree, tmp_path, "--static") == "Unpack"
+    assert source_of(cli, redist_tree, tmp_path, "--mirror", server.url) == "Unpack"
+    wish = ("--source", "wheel", "--static", "--prefix", str(tmp_path / "x"), "--dry-run")
+    args = ("--version", "9.10.2", "--cuda", "12", "--arch", "x86_64", *wish)
+    errors = cli("install", *args, "--matrix", redist_tree.matrix, code=5).stderr
+    assert "wheels hold no static libraries" in errors
+
+
 def test_a_wheel_with_another_hash_is_refused(
     cli: Cli, redist_tree: Redist, tmp_path: Path
 ) -> None:
