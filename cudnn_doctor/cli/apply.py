@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
+from cudnn_doctor.cli.oneline import one_line
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ Wait = Annotated[
 Sudo = Annotated[bool, typer.Option("--sudo", help="Where root is needed, use sudo.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Prefix = Annotated[
-    str | None, typer.Option("--prefix", metavar="DIR", help="Folder that holds the versions.")
+    str | None,
+    typer.Option(
+        "--prefix", metavar="DIR", callback=one_line, help="Folder that holds the versions."
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ import typer
 
 from cudnn_doctor.cli import apply as ap
 from cudnn_doctor.cli import target_options as opts
+from cudnn_doctor.cli.oneline import each_one_line, one_line
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 EPILOG = """\
@@ -48,7 +49,12 @@ class SourceChoice(str, Enum):
 
 Mirror = Annotated[
     list[str] | None,
-    typer.Option("--mirror", metavar="URL|DIR", help="Redist tree to use instead. Repeatable."),
+    typer.Option(
+        "--mirror",
+        metavar="URL|DIR",
+        callback=each_one_line,
+        help="Redist tree to use instead. Repeatable.",
+    ),
 ]
 Source = Annotated[
     SourceChoice, typer.Option("--source", help="Fill a prefix from NVIDIA's archive or a wheel.")
@@ -74,7 +80,9 @@ def install(
     flavour: opts.Flavour = opts.FlavourName.full,
     python: Annotated[
         str | None,
-        typer.Option("--python", metavar="PATH", help="Python environment (wheel)."),
+        typer.Option(
+            "--python", metavar="PATH", callback=one_line, help="Python environment (wheel)."
+        ),
     ] = None,
     break_pins: Annotated[
         bool, typer.Option("--break-pins", help="Even where a framework's pin forbids it (wheel).")
@@ -84,7 +92,12 @@ def install(
     mirror: Mirror = None,
     archive: Annotated[
         str | None,
-        typer.Option("--archive", metavar="FILE", help="NVIDIA's archive or wheel, offline."),
+        typer.Option(
+            "--archive",
+            metavar="FILE",
+            callback=one_line,
+            help="NVIDIA's archive or wheel, offline.",
+        ),
     ] = None,
     static: Static = False,
     hold: Annotated[bool, typer.Option("--hold", help="Hold the packages (package).")] = False,

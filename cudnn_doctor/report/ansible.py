@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -83,10 +84,8 @@ def _file(**options: Any) -> dict[str, Any]:
 
 
 def _literal(value: Any) -> Any:
-    """Text that Jinja leaves as it is."""
-    if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value):
-        return "{% raw %}" + value + "{% endraw %}"
-    return value
+    """Text that Jinja leaves as it is: no brace is left that could begin something."""
+    return re.sub(r"\{(?=[{%#])", "{{ '{' }}", value) if isinstance(value, str) else value
 
 
 _MODULES: dict[type[Any], Callable[[Any], dict[str, Any]]] = {

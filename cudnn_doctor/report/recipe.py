@@ -36,7 +36,7 @@ q = shlex.quote
 
 def to_shell(plan: Plan) -> str:
     """A POSIX shell script; it stops at the first failure. It needs curl, tar, xz."""
-    head = f"# {plan.action} cuDNN {plan.version} for CUDA {plan.cuda} ({plan.method})"
+    head = comment(f"{plan.action} cuDNN {plan.version} for CUDA {plan.cuda} ({plan.method})")
     return "\n".join(["#!/bin/sh", head, *notes(plan), *commands(plan)])
 
 
@@ -74,9 +74,14 @@ def commands(plan: Plan) -> list[str]:
     """Shell lines for all steps, each with its title as a comment."""
     lines = ["set -eu"]
     for step in plan.steps:
-        lines += ["", f"# {step.title}"] if step.title else [""]
+        lines += ["", comment(step.title)] if step.title else [""]
         lines += step_commands(step)
     return lines
+
+
+def comment(text: str) -> str:
+    """A comment of one line, whatever names are in it."""
+    return f"# {' '.join(text.split())}"
 
 
 def step_commands(step: AnyStep) -> list[str]:

@@ -202,3 +202,31 @@ def test_an_image_is_built_from_the_printed_dockerfile_and_checked(
     os.truncate(library, 600)
     assert cli(*arguments, "--format", "github", code=1).stdout.startswith("::error ")
     assert "cudnn-file-damaged" in report.read_text()
+
+
+def test_names_do_not_become_commands(tmp_path: Path) -> None:
+    from cudnn_doctor.install.plan import MakeFolder, Plan
+    from cudnn_doctor.report.plan import FORMATS
+
+    name = "/x'$(id)`id`\"{% endraw %}{{ 1 + 1 }}{#"
+    step = MakeFolder(title=f"create {name}\nid", path=name)
+    plan = Plan(
+        action="install", method="wheel", version="9", cuda="12", target=name, steps=(step,)
+    )
+    script = FORMATS["shell"](plan).splitlines()
+    assert [line for line in script if line.startswith("id")] == []
+    tasks = yaml.safe_load(FORMATS["ansible-tasks"](plan))
+    path = tasks[0]["block"][1]["ansible.builtin.file"]["path"]
+    brace = "{{ '{' }}"
+    assert not re.search(r"\{[{%#]", path.replace(brace, ""))
+    assert path.replace(brace, "{") == name
+
+
+@pytest.mark.parametrize("option", ["--prefix", "--python", "--mirror", "--archive"])
+@pytest.mark.parametrize("value", ["", " ", "/a\nb", "/a\x1bc", b"/\xff"])
+def test_names_that_no_recipe_can_carry_are_wrong_usage(
+    cli: Cli, option: str, value: str | bytes
+) -> None:
+    told = cli("install", "--dry-run", option, os.fsdecode(value), code=2).stderr
+    assert option in told
+    assert "Traceback" not in told
