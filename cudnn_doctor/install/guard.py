@@ -86,7 +86,7 @@ def finish_guard(step: GuardPackages, saved: Path, receipt: str | None) -> None:
             shutil.rmtree(old, ignore_errors=True)
     if receipt and store.is_dir():
         _let_go_of_unchanged(store, site)
-        if any(store.iterdir()):
+        if store.is_dir():
             store.rename(own)
     shutil.rmtree(store, ignore_errors=True)
 
