@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urljoin
@@ -26,6 +25,7 @@ from cudnn_doctor.install.plan import (
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import locate
 from cudnn_doctor.install.unpack import free_space_for
+from cudnn_doctor.install.wheelspace import space_of
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import Archive, Matrix, Wheel
 
@@ -144,7 +144,7 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
     if wheel and not request.mirrors and not _in_cache(known, request):
         command = _installer(request, archive_will_do=known is not None)
         if command:
-            return _from_index(wheel, command, prefix, staging)
+            return _from_index(wheel, command, request, prefix, staging)
         if request.source == "wheel":
             raise _nothing("neither uv nor pip is here", "install one, or use --source archive")
     return _unpacked(archive_fetch(request, matrix), request, prefix, staging)
@@ -202,9 +202,11 @@ def _unpacked(fetch: Fetch, request: InstallRequest, prefix: str, staging: str) 
     return Source(step, f"{fetch.name}, {how}", needs)
 
 
-def _from_index(wheel: Wheel, command: tuple[str, ...], prefix: str, staging: str) -> Source:
-    size = wheel.size or 0
-    needs = {prefix: free_space_for(size), tempfile.gettempdir(): size}
+def _from_index(
+    wheel: Wheel, command: tuple[str, ...], request: InstallRequest, prefix: str, staging: str
+) -> Source:
+    is_uv, size = fromindex.is_uv(command), 0 if request.fresh else wheel.size or 0
+    needs = space_of(size, prefix, command, is_uv=is_uv)
     why = f"the wheel's contents ({wheel.file}): faster than NVIDIA's archive and as good here"
     return Source(fromindex.step_for(wheel, staging, command), why, needs)
 

@@ -22,17 +22,23 @@ _TYPICAL = {"nvidia-cublas": 600_000_000, "nvidia-cuda-nvrtc": 90_000_000}
 def space_for(
     runs: Iterable[Run], sizes: Mapping[str, int], site: str, installer: Installer
 ) -> dict[str, int]:
-    """Folder -> bytes to have free for what the commands bring; ``sizes`` are those of wheels.
+    """Folder -> bytes to have free for what the commands bring; ``sizes`` are those of wheels."""
+    names = {_name(line) for run in runs for line in run.stdin.splitlines()}
+    total = sum(sizes.get(name) or _typical(name) for name in names)
+    return space_of(total, site, installer.command, is_uv=installer.is_uv)
+
+
+def space_of(total: int, site: str, command: tuple[str, ...], *, is_uv: bool) -> dict[str, int]:
+    """Folder -> bytes to have free for wheels of so many bytes, installed into ``site``.
 
     uv unpacks into its cache and, on the same file system, links from there. pip downloads into
     its cache and TMPDIR, and unpacks into the environment.
     """
-    names = {_name(line) for run in runs for line in run.stdin.splitlines()}
-    total = sum(sizes.get(name) or _typical(name) for name in names)
     if not total:
         return {}
-    unpacked, temporary, cache = free_space_for(total), tempfile.gettempdir(), _cache(installer)
-    if not installer.is_uv:
+    unpacked, temporary = free_space_for(total), tempfile.gettempdir()
+    cache = _cache(command[:1] if is_uv else command)
+    if not is_uv:
         return _summed((site, unpacked), (temporary, total), (cache, total))
     cache = cache or temporary
     copies = os.environ.get("UV_LINK_MODE") == "copy" or _device(cache) != _device(site)
@@ -47,9 +53,8 @@ def _typical(name: str) -> int:
     return next((size for stem, size in _TYPICAL.items() if name.startswith(stem)), 0)
 
 
-def _cache(installer: Installer) -> str:
+def _cache(command: tuple[str, ...]) -> str:
     """The installer's cache folder as it tells it; empty where it is switched off."""
-    command = installer.command[:1] if installer.is_uv else installer.command
     done = subprocess.run([*command, "cache", "dir"], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import pkgutil
@@ -263,15 +262,23 @@ def test_no_space_for_the_download(job: Job, small_disk: Path) -> None:
 
 @pytest.mark.root
 def test_no_space_for_temporary_files(job: Job, small_disk: Path, tmp_path: Path) -> None:
-    """pip and uv put a wheel there that they fetch."""
-    job.cli.environ["TMPDIR"] = str(small_disk)
-    with contextlib.suppress(OSError):
-        (small_disk / "ballast").write_bytes(bytes(4 << 20))
+    """pip puts a wheel there that it fetches."""
+    job.cli.environ |= {"TMPDIR": str(small_disk), "PATH": str(pip_alone(tmp_path))}
+    (small_disk / "ballast").write_bytes(bytes(4088 << 10))
     args = job.args("9.10.2", "--source", "wheel")
     at = args.index("--mirror")
     errors = job.cli(*args[:at], *args[at + 2 :], code=5).stderr
     assert "not enough space" in errors and "TMPDIR" in errors
     assert not job.prefix.exists()
+
+
+def pip_alone(tmp_path: Path) -> Path:
+    """A folder of programs in which pip is the only one that installs."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "pip3").write_text(f'#!/bin/sh\nexec {sys.executable} -m pip "$@"\n')
+    (programs / "pip3").chmod(0o755)
+    return programs
 
 
 @pytest.mark.root
