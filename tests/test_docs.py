@@ -219,5 +219,16 @@ def test_readme_commands_are_one_line_each(marker: str) -> None:
     assert len(found) == 1
 
 
+def test_the_commonest_jobs_are_told_alike_in_the_readme_and_the_guide() -> None:
+    """The guide's are typed for real by tests/install/test_docs_jobs.py."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (jobs,) = re.findall(r"^## Five common installations\n(.*?)^## ", readme, re.M | re.S)
+    guide = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    lines = [line for b in re.findall(r"```sh\n(.*?)```", jobs, re.S) for line in b.splitlines()]
+    assert len(lines) > 8
+    for line in lines:
+        assert line.removeprefix("cudnn-doctor ") in guide, line
+
+
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 250
