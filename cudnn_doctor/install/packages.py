@@ -95,6 +95,9 @@ class Manager(Protocol):
         """Commands that make a manager usable that was killed; they do nothing where all is
         well."""
 
+    def again(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The form of an installing command that goes on where it was killed."""
+
     def outdated(
         self, before: Mapping[str, str], now: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:

@@ -121,6 +121,9 @@ class Apt:
     def mend(self) -> tuple[tuple[str, ...], ...]:
         return (("dpkg", "--configure", "-a"),)
 
+    def again(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return argv
+
     def outdated(
         self, before: Mapping[str, str], now: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:

@@ -13,6 +13,7 @@ from cudnn_doctor.install.packages import TREE, RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep
 
 _LOCK = "/var/lib/pacman/db.lck"
+_LOCAL = "/var/lib/pacman/local"
 _CACHE = "/var/cache/pacman/pkg"
 
 
@@ -78,8 +79,13 @@ class Pacman:
         return {row[0]: row[1] for row in rows if len(row) == 2}
 
     def mend(self) -> tuple[tuple[str, ...], ...]:
-        stale = os.path.exists(_LOCK) and not _at_work()
-        return (("rm", "--force", _LOCK),) if stale else ()
+        stale = [_LOCK] if os.path.exists(_LOCK) and not _at_work() else []
+        begun = (entry for entry in Path(_LOCAL).iterdir() if entry.is_dir())
+        torn = [str(entry) for entry in begun if not (entry / "desc").is_file()]
+        return (("rm", "--recursive", "--force", *stale, *torn),) if stale or torn else ()
+
+    def again(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return (*argv, "--overwrite", "*")  # files that pacman had written and not yet recorded
 
     def outdated(
         self, before: Mapping[str, str], now: Mapping[str, str]
@@ -105,10 +111,12 @@ class Pacman:
 
 
 def _at_work() -> bool:
-    """Whether any pacman runs: its lock does not tell who made it."""
-    for comm in Path("/proc").glob("[0-9]*/comm"):
+    """Whether a pacman works on this root folder: its lock does not tell who made it."""
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended meanwhile
-            if comm.read_text("utf-8", "replace").strip() == "pacman":
+            named = (process / "comm").read_text("utf-8", "replace").strip() == "pacman"
+            ended = not (process / "cmdline").read_bytes()  # and its parent has not noticed yet
+            if named and not ended and (process / "root").samefile("/"):
                 return True
     return False
 

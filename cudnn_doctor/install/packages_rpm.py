@@ -75,6 +75,10 @@ class RpmDatabase:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
         return (("rpm", "--rebuilddb"),) if done.returncode or done.stderr else ()
 
+    def again(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The same command: rpm and what is over it replace what they had begun."""
+        return argv
+
     def outdated(
         self, before: Mapping[str, str], now: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:

@@ -75,10 +75,11 @@ def _finish_torn(step: GuardSystem, saved: Path, progress: Progress) -> None:
     for path in now.keys() - before.keys():
         if _HALF_WRITTEN.search(path):
             os.unlink(path)
+    manager = manager_named(step.manager)
     try:
-        _call(step.finish, progress)
+        _call(manager.again(step.finish), progress)
     except DoctorError as error:
-        if _installed(manager_named(step.manager)) == _read(saved, _BEFORE):
+        if _installed(manager) == _read(saved, _BEFORE):
             raise  # nothing would be taken back, and the files would stay as they are
         progress.say(str(error))
 

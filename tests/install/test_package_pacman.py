@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,11 @@ from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install import executor, files
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.packages_pacman import Pacman
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.state import State
+from cudnn_doctor.install.state import State, exclusive
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.managers import pacman
 from cudnn_doctor.machine.model import Machine, System
@@ -175,6 +179,68 @@ def test_an_upgrade_goes_back_without_a_cache(
     roots.inside(root, roll_back, receipt)
     assert roots.inside(root, shell, WHAT) == before
     assert not (root.upper / "usr/lib/.cudnn-doctor-kept").is_dir()
+
+
+def recover() -> bool:
+    with exclusive(STATE, wait=30):
+        return executor.recover(STATE, Silent())
+
+
+def extracting(root: roots.Overlay) -> bool:
+    """pacman is at work on the new version."""
+    folder = root.upper / "usr/lib"
+    return folder.is_dir() and any("9.21.0" in name for name in os.listdir(folder))
+
+
+def recorded(root: roots.Overlay) -> bool:
+    """pacman has written the new version into its database."""
+    return (root.upper / "var/lib/pacman/local/cudnn-9.21.0.82-1/files").is_file()
+
+
+def old_gone(root: roots.Overlay) -> bool:
+    """pacman has taken the old version out of its database."""
+    return not (root.upper / "var/lib/pacman/local/cudnn-9.20.0.48-1/desc").is_file()
+
+
+@pytest.mark.parametrize("moment", [old_gone, extracting, recorded])
+def test_a_kill_in_the_middle_of_pacman_is_mended(
+    root: roots.Overlay,
+    key: SigningKey,
+    tmp_path: Path,
+    moment: Callable[[roots.Overlay], bool],
+) -> None:
+    roots.inside(root, install, "9.20.0.48")
+    before = roots.inside(root, shell, WHAT)
+    arch.publish(root.upper / "srv/mirror", "9.21.0.82", tmp_path, key)
+    roots.inside(root, shell, "pacman -Syy")
+    child, reading = roots.start(root, install, "9.21.0.82")
+    deadline = time.monotonic() + 60
+    while not moment(root) and time.monotonic() < deadline:
+        time.sleep(0.0002)
+    roots.kill(child)
+    assert roots.result(child, reading) is None
+    assert roots.inside(root, recover)
+    assert roots.inside(root, shell, WHAT) == before
+    assert not [p for p in (root.upper / "usr/lib").glob("*9.21.0*") if p.is_file()]
+    assert not (root.upper / "var/lib/pacman/db.lck").is_file()
+    roots.inside(root, install, "9.21.0.82")
+    assert roots.inside(root, versions)["cudnn"] == "9.21.0.82-1"
+
+
+def mend_while_pacman_runs() -> tuple[object, object]:
+    shutil.copy("/bin/sleep", "/tmp/pacman")
+    Path("/var/lib/pacman/db.lck").touch()
+    with subprocess.Popen(["/tmp/pacman", "60"]) as another:
+        time.sleep(0.2)
+        meanwhile = Pacman().mend()
+        another.kill()
+    return meanwhile, Pacman().mend()
+
+
+def test_a_lock_is_removed_only_when_nobody_holds_it(root: roots.Overlay) -> None:
+    meanwhile, afterwards = roots.inside(root, mend_while_pacman_runs)
+    assert meanwhile == ()
+    assert afterwards == (("rm", "--recursive", "--force", "/var/lib/pacman/db.lck"),)
 
 
 def test_a_package_signed_by_nobody_known_is_refused(root: roots.Overlay, tmp_path: Path) -> None:
