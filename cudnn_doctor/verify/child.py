@@ -174,6 +174,8 @@ def _versions(job: Job, report: Reporter) -> dict[str, Any]:
 
 def _mapped(job: Job, report: Reporter) -> dict[str, Any]:
     files = mapped_files()
+    if not files:
+        raise Skip("/proc/self/maps tells of no file of it")
     report.fact(mapped=files, companions=[f for name in _COMPANIONS for f in mapped_files(name)])
     folder = os.path.realpath(job.copy.folder) + os.sep
     foreign = [f for f in files if not _belongs(f, folder, job)]

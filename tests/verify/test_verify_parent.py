@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cudnn_doctor.verify.binding.library import mapped_files
 from cudnn_doctor.verify.model import Copy, Job
 from cudnn_doctor.verify.parent import Outcome, run_child
 
@@ -99,3 +100,8 @@ def test_nothing_is_imported_from_the_current_folder(
     outcome = run_child(JOB, environ=os.environ, timeout=20)
     assert outcome.steps
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_bare_chroot_tells_of_no_mapped_files(tmp_path: Path) -> None:
+    assert mapped_files("libc", maps=str(tmp_path / "maps")) == []
+    assert mapped_files("libc")

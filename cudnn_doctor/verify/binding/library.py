@@ -52,10 +52,14 @@ def open_global(path: str) -> ctypes.CDLL:
 
 
 def mapped_files(pattern: str = "libcudnn", maps: str = "/proc/self/maps") -> list[str]:
-    """Real paths of the mapped files whose name contains ``pattern``, sorted."""
-    with open(maps, encoding="utf-8", errors="replace") as file:
-        paths = (line.split(maxsplit=5)[5:] for line in file)
-        found = {path[0].rstrip("\n") for path in paths if path}
+    """Real paths of the mapped files whose name contains ``pattern``, sorted; none where there is
+    no /proc to tell (a bare chroot)."""
+    try:
+        with open(maps, encoding="utf-8", errors="replace") as file:
+            paths = (line.split(maxsplit=5)[5:] for line in file)
+            found = {path[0].rstrip("\n") for path in paths if path}
+    except OSError:
+        return []
     return sorted(p for p in found if pattern in p.rsplit("/", 1)[-1])
 
 
