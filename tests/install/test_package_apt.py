@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import distro
@@ -429,10 +430,17 @@ def unpacking(root: Path) -> bool:
         return False
 
 
-def start_and_kill(root: Path, matrix: Matrix, version: str) -> None:
+def half_written(root: Path) -> bool:
+    """dpkg has written files under the names that they have before they are put into place."""
+    return any((root / debs.FOLDER).glob("libcudnn*.dpkg-new"))
+
+
+def start_and_kill(
+    root: Path, matrix: Matrix, version: str, moment: Callable[[Path], bool] = unpacking
+) -> None:
     child, reading = roots.start(root, install, matrix, version)
     deadline = time.monotonic() + 60
-    while not unpacking(root) and time.monotonic() < deadline:
+    while not moment(root) and time.monotonic() < deadline:
         time.sleep(0.0005)
     roots.kill(child)
     assert roots.result(child, reading) is None
@@ -446,3 +454,13 @@ def test_a_kill_in_the_middle_of_dpkg_is_mended(root: Path, matrix: Matrix) -> N
     assert roots.inside(root, shell, "dpkg --audit") == ""
     roots.inside(root, install, matrix, "9.12.0.46")
     assert roots.inside(root, versions) == both("9.12.0.46")
+
+
+def test_files_half_written_by_a_killed_dpkg_go(root: Path, matrix: Matrix) -> None:
+    start_and_kill(root, matrix, "9.12.0.46", half_written)
+    assert half_written(root)
+    assert roots.inside(root, recover)
+    assert roots.inside(root, versions) == {}
+    assert not [*(root / debs.FOLDER).glob("libcudnn*")]
+    assert roots.inside(root, shell, "dpkg --audit") == ""
+    assert not (root / SOURCES.strip("/")).exists()

@@ -19,6 +19,8 @@ from cudnn_doctor.install import executor, files, lock, state
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.packages import output_of
+from cudnn_doctor.install.packages_dnf import Dnf
 from cudnn_doctor.install.plan import AnyStep, Plan, Run
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest
@@ -445,3 +447,51 @@ def test_without_dnfs_plugin_holding_is_refused_before_anything(
     with pytest.raises(DoctorError, match="versionlock plugin"):
         roots.inside(root, hold, manager, matrix, "9.10.2.21")
     assert roots.inside(root, versions) == {}
+
+
+def settle_a_package_that_is_there_twice() -> tuple[str, ...]:
+    """As a kill leaves it between the installation of the new and the removal of the old one."""
+    database = Dnf()
+    before = database.parse_installed(output_of(database.installed()))
+    (newer,) = Path(MIRROR).glob("compute/cuda/repos/*/x86_64/libcudnn9-cuda-12-9.12*.rpm")
+    shell(f"rpm --install --justdb --nodeps --force --nosignature {newer}")
+    now = database.parse_installed(output_of(database.installed()))
+    for argv in database.outdated(before, now):
+        subprocess.run(argv, check=True)
+    return tuple(shell("rpm -qa 'libcudnn9-cuda-12'").split())
+
+
+def test_the_old_one_of_a_package_that_is_there_twice_goes(
+    root: roots.Overlay, manager: str, matrix: Matrix
+) -> None:
+    roots.inside(root, install, manager, matrix, "9.1.0.70")
+    left = roots.inside(root, settle_a_package_that_is_there_twice)
+    assert left == ("libcudnn9-cuda-12-9.12.0.46-1.x86_64",)
+
+
+STALE = """#!/bin/sh
+case "$*" in
+*--rebuilddb*) touch /srv/rebuilt; exec /srv/real/rpm "$@" ;;
+esac
+[ -e /srv/rebuilt ] || { echo "error: BDB1507 Thread died in Berkeley DB library" >&2; exit 1; }
+exec /srv/real/rpm "$@"
+"""
+
+
+def mend_a_database_with_stale_locks() -> list[tuple[tuple[str, ...], ...]]:
+    """Berkeley DB, which rpm had until 4.16, refuses to go on after a kill."""
+    shell("mkdir /srv/real; mv /usr/bin/rpm /srv/real/")
+    Path("/usr/bin/rpm").write_text(STALE)
+    Path("/usr/bin/rpm").chmod(0o755)
+    first = Dnf().mend()
+    for argv in first:
+        subprocess.run(argv, check=True)
+    return [first, Dnf().mend()]
+
+
+def test_a_database_that_a_kill_left_unreadable_is_rebuilt(
+    root: roots.Overlay, manager: str
+) -> None:
+    if manager == "dnf":
+        commands = roots.inside(root, mend_a_database_with_stale_locks)
+        assert commands == [(("rpm", "--rebuilddb"),), ()]
