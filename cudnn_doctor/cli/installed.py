@@ -49,8 +49,9 @@ def list_(prefix: ap.Prefix = None, as_json: ap.AsJson = False) -> None:
     if done:
         typer.echo("\nChanges, oldest first (take the newest back with cudnn-doctor rollback)")
     for receipt in done:
-        undoes = f" of {receipt.plan.undoes}" if receipt.plan.undoes else ""
-        typer.echo(visible(f"  {receipt.id}  {receipt.plan.action}{undoes} {receipt.plan.version}"))
+        plan = receipt.plan
+        said = f"{plan.action} of {plan.undoes}" if plan.undoes else f"{plan.action} {plan.version}"
+        typer.echo(visible(f"  {receipt.id}  {said}  {plan.target}"))
 
 
 def use(

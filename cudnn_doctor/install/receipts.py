@@ -65,13 +65,21 @@ def installed(state: State, prefix: str | None = None) -> list[Installed]:
             origin = next((r.id for r in reversed(known) if _put(r, f"{place}/{name}")), "")
             current = prefixes.current(place) == name
             found.append(Installed(name, "tarball", place, current, origin))
-    for receipt in known if prefix is None else []:
+    return found if prefix else [*found, *_by_receipts(known)]
+
+
+def _by_receipts(known: list[Receipt]) -> Iterable[Installed]:
+    """Wheels and packages: an environment holds one cuDNN, the newest; a system one a name."""
+    newest: dict[tuple[str, str], Installed] = {}
+    for receipt in known:
         plan = receipt.plan
         if plan.method != "tarball" and plan.action == "install":
             release = ".".join(plan.version.split(".")[:3])
             name = prefixes.folder_name(release, plan.cuda)
-            found.append(Installed(name, plan.method, plan.target, True, receipt.id))
-    return found
+            key = (plan.target, "" if plan.method == "wheel" else name)
+            newest.pop(key, None)
+            newest[key] = Installed(name, plan.method, plan.target, True, receipt.id)
+    return newest.values()
 
 
 def find(entries: list[Installed], wanted: str) -> Installed:

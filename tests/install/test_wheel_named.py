@@ -113,3 +113,15 @@ def test_what_is_there_already_is_proved_and_leaves_nothing_to_take_back(
     assert len(cli.json("list")["changes"]) == len(cli.json("list")["installed"]) == 1
     cli("rollback", "--yes")
     assert not list((prefix / wheelworld.SITE).glob("nvidia_cudnn_cu12-*"))
+
+
+def test_the_list_names_the_one_that_is_there_and_where_each_change_was(
+    cli: Cli, prefix: Path
+) -> None:
+    for version in ("9.1", "9.10"):
+        cli(*ask(cli, "--python", prefix, "--cuda", "12", "--version", version))
+    assert [e["name"] for e in cli.json("list")["installed"]] == ["9.10.2-cuda12"]
+    changes = cli("list").stdout.partition("Changes")[2]
+    assert changes.count(f"  {prefix}\n") == 2
+    cli("rollback", "--yes")
+    assert [e["name"] for e in cli.json("list")["installed"]] == ["9.1.0-cuda12"]
