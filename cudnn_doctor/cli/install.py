@@ -102,7 +102,8 @@ def install(
     static: Static = False,
     hold: Annotated[bool, typer.Option("--hold", help="Hold the packages (package).")] = False,
     lock: Annotated[
-        str | None, typer.Option("--lock", metavar="FILE", help="Write what was chosen.")
+        str | None,
+        typer.Option("--lock", metavar="FILE", help="Write what was chosen; a dry run does too."),
     ] = None,
     frozen: Annotated[
         bool, typer.Option("--frozen", help="Install exactly what the --lock file says.")
@@ -122,7 +123,7 @@ def install(
     """
     from cudnn_doctor.install.choose import Wish, settle, with_absent_frameworks
     from cudnn_doctor.install.companions import pin, pin_if_told
-    from cudnn_doctor.install.lock import read, request_from, verify, write
+    from cudnn_doctor.install.lock import read, request_from, try_out, verify, write
     from cudnn_doctor.install.request import plan_install
     from cudnn_doctor.machine.model import Machine
     from cudnn_doctor.matrix.load import load
@@ -133,6 +134,8 @@ def install(
         raise DoctorError(
             "--frozen needs a lock file", next_step="add --lock FILE", exit_code=ExitCode.USAGE
         )
+    if lock and not frozen:
+        try_out(lock)
     facts = load(matrix)
     options = opts.TargetOptions(
         gpu=gpu,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.outfile import write_whole
 from cudnn_doctor.report import formats
 
 if TYPE_CHECKING:
@@ -88,17 +89,9 @@ def emit(run: Run, name: str, reports: dict[str, str], *, quiet: bool = False) -
 
 def write(path: str, text: str) -> None:
     """Write a report, whole or not at all. Raises DoctorError."""
-    special = os.path.exists(path) and not os.path.isfile(path)
-    new = path if special else f"{path}.{os.getpid()}.new"
     try:
-        with open(new, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-        if not special:
-            os.replace(new, path)
+        write_whole(path, text.encode("utf-8", "replace"))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            if not special:
-                os.unlink(new)
         raise DoctorError(
             f"cannot write the report: {error.strerror or error}",
             where=path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from cudnn_doctor import outfile
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.plan import AnyStep, Fetch, FromIndex, Method, Plan, Run, Unpack
@@ -52,12 +52,27 @@ def write(path: str, request: InstallRequest, plan: Plan) -> None:
         pinned=pinned(msgspec.structs.replace(plan, packages=plan.packages | _brought(plan))),
         companions=request.companions,
     )
-    fresh = f"{path}.new"
     try:
-        Path(fresh).write_bytes(msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
-        os.replace(fresh, path)
+        outfile.write_whole(path, msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
     except OSError as error:
-        raise DoctorError(f"cannot write the lock file: {error.strerror}", where=path) from error
+        raise _unwritable(path, error) from error
+
+
+def try_out(path: str) -> None:
+    """Raise DoctorError (NOTHING_CHANGED) where a lock could not be written afterwards."""
+    try:
+        outfile.try_out(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: str, error: OSError) -> DoctorError:
+    return DoctorError(
+        f"cannot write the lock file: {error.strerror or error}",
+        where=path,
+        next_step="name a file in a folder that you may write to",
+        exit_code=ExitCode.NOTHING_CHANGED,
+    )
 
 
 def read(path: str) -> Lock:
@@ -66,7 +81,7 @@ def read(path: str) -> Lock:
         lock = msgspec.json.decode(Path(path).read_bytes(), type=Lock)
     except OSError as error:
         raise BadInput(f"cannot read the lock file: {error.strerror}", where=path) from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadInput(f"not a lock file of cudnn-doctor: {error}", where=path) from error
     if lock.schema != SCHEMA:
         raise BadInput(

@@ -70,6 +70,7 @@ class Transfer:
         Returns early, without an error, when it was stopped.
         """
         import requests
+        import urllib3
 
         watch = threading.Thread(target=self._watch, daemon=True)
         watch.start()
@@ -87,6 +88,12 @@ class Transfer:
                     if tries >= TRIES or not _passes(error):
                         raise MirrorError(_reason(error)) from error
                     told = error.seconds if isinstance(error, _PassingError) else None
+                except (ValueError, urllib3.exceptions.HTTPError) as error:
+                    raise MirrorError(f"its address or answer makes no sense: {error}") from error
+                except OSError as error:
+                    if error.errno is None:  # not the disk's: requests finds no CA certificates
+                        raise MirrorError(str(error)) from error
+                    raise
                 self._pause(BACK_OFF_SECONDS * 2**tries if told is None else told)
 
     def _pause(self, seconds: float) -> None:

@@ -7,10 +7,7 @@ part of either in JSON or YAML, or a loose description (see `cudnn_doctor.machin
 from __future__ import annotations
 
 import difflib
-import os
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +16,7 @@ from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
 from cudnn_doctor.machine.described import describe, is_loose
 from cudnn_doctor.machine.model import SCHEMA, Machine
 from cudnn_doctor.machine.redact import redact
+from cudnn_doctor.outfile import write_whole
 
 __all__ = ["load_snapshot", "redact", "save_snapshot"]
 
@@ -46,12 +44,8 @@ def save_snapshot(machine: Machine, path: str) -> None:
     if path == "-":
         sys.stdout.write(text.decode())
         return
-    target = Path(path)
     try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(text)  # a device or a pipe: never replaced
-        else:
-            _replace(target.resolve(), text)
+        write_whole(path, text)
     except OSError as error:
         raise DoctorError(
             f"cannot write the snapshot: {error.strerror or error}",
@@ -59,20 +53,6 @@ def save_snapshot(machine: Machine, path: str) -> None:
             next_step="name a file in a folder that you may write to",
             exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
-
-
-def _replace(target: Path, text: bytes) -> None:
-    umask = os.umask(0)
-    os.umask(umask)
-    fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(text)
-        os.chmod(name, 0o644 & ~umask)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def _read(path: str, where: str) -> bytes:

@@ -105,6 +105,11 @@ def test_a_server_without_ranges_serves_as_well(server: RedistServer, state: Sta
         ("reset", "broke off"),
         ("corrupt", "not the file that NVIDIA published"),
         ("lie", "the published one"),
+        ("nonsense", "makes no sense"),
+        ("http://[::1", "no sense|cannot connect"),
+        ("http://a..b/", "no sense|cannot connect"),
+        ("http://127.0.0.1:99999999/", "[Pp]ort"),
+        ("s3://bucket/file", "s3"),
     ],
 )
 def test_lasting_faults_are_told(server: RedistServer, state: State, fault: str, says: str) -> None:
@@ -114,6 +119,12 @@ def test_lasting_faults_are_told(server: RedistServer, state: State, fault: str,
     assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
     assert caught.value.next_step
     assert not cached(state, hashlib.sha256(DATA).hexdigest()).exists()
+
+
+def test_ca_certificates_that_are_not_there(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nonexistent/ca.pem")
+    with pytest.raises(DoctorError, match=r"/nonexistent/ca\.pem"):
+        fetch(step("https://127.0.0.1:1/file.tar.xz"), state, Silent())
 
 
 def test_a_lie_about_the_length_is_seen_without_the_matrix(

@@ -272,6 +272,19 @@ def test_no_space_for_temporary_files(job: Job, small_disk: Path, tmp_path: Path
     assert not job.prefix.exists()
 
 
+@pytest.mark.parametrize("mirror", ["s3://bucket/redist", "http://[::1", "ftp://u:s3cret@host/"])
+def test_a_mirror_that_is_none(job: Job, mirror: str) -> None:
+    errors = job.cli(*job.args("9.10.2", "--mirror", mirror), code=2).stderr
+    assert "--mirror" in errors and "s3cret" not in errors
+
+
+def test_a_lock_that_cannot_be_written_is_known_beforehand(job: Job, tmp_path: Path) -> None:
+    lock = tmp_path / "absent" / "cudnn.lock"
+    errors = job.cli(*job.args("9.10.2", "--lock", str(lock)), code=5).stderr
+    assert str(lock) in errors
+    assert not job.prefix.exists()
+
+
 def pip_alone(tmp_path: Path) -> Path:
     """A folder of programs in which pip is the only one that installs."""
     programs = tmp_path / "programs"

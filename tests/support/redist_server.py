@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._empty(401)
         elif fault == "loop":
             self._empty(302, Location=self.path)
-        elif fault.startswith("http"):
+        elif "://" in fault:
             self._empty(302, Location=fault)
         elif fault.isdigit():
             more = {"Retry-After": state.retry_after} if state.retry_after else {}
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         with path.open("rb") as file:
             file.seek(start)
             body = file.read(end - start)
-        told_size = size + 7 if fault == "lie" else size
+        told_size = {"lie": str(size + 7), "nonsense": "9" * 5000}.get(fault, str(size))
         self.send_response(206 if match else 200)
         if match:
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{told_size}")
