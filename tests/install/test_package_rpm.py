@@ -50,10 +50,13 @@ def key() -> SigningKey:
 
 @pytest.fixture(scope="module")
 def mirror(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path:
-    base = tmp_path_factory.mktemp("rpms")
+    return make_mirror(tmp_path_factory.mktemp("rpms"), key)
+
+
+def make_mirror(base: Path, key: SigningKey, *, build_ids: bool = False) -> Path:
     folder = base / "repository"
     folder.mkdir()
-    rpms.build_packages(folder, base)
+    rpms.build_packages(folder, base, build_ids=build_ids)
     rpms.sign_repository(folder, key, "D42D0685.pub")
     return folder
 
@@ -276,6 +279,28 @@ def test_a_kill_in_the_middle_of_rpm_is_mended(
     assert roots.inside(root, versions) == both("9.1.0.70", key)
     assert roots.inside(root, shell, VERIFY) == ""
     assert not [p for p in (root.upper / "usr/lib64").iterdir() if unlike_old(p)]
+    roots.inside(root, install, manager, matrix, "9.12.0.46")
+    assert roots.inside(root, versions) == both("9.12.0.46", key)
+
+
+@pytest.mark.parametrize("moment", [unpacking, linked, next_package])
+def test_a_kill_between_packages_that_share_links_of_build_ids(
+    root: roots.Overlay,
+    manager: str,
+    matrix: Matrix,
+    key: SigningKey,
+    tmp_path_factory: pytest.TempPathFactory,
+    moment: Callable[[roots.Overlay], bool],
+) -> None:
+    folder = make_mirror(tmp_path_factory.mktemp("ids"), key, build_ids=True)
+    place = next(root.upper.glob("srv/mirror/compute/cuda/repos/*/x86_64"))
+    shutil.copytree(folder, place, dirs_exist_ok=True)
+    roots.inside(root, install, manager, matrix, "9.1.0.70")
+    assert "/.build-id/" in roots.inside(root, shell, "rpm -ql libcudnn9-cuda-12")
+    before = roots.inside(root, database)
+    start_and_kill(root, manager, matrix, moment)
+    assert roots.inside(root, recover)
+    assert roots.inside(root, database) == before
     roots.inside(root, install, manager, matrix, "9.12.0.46")
     assert roots.inside(root, versions) == both("9.12.0.46", key)
 

@@ -129,7 +129,8 @@ def _enter(root: Path | Overlay) -> None:
 
 
 def _mount_overlay(root: Overlay) -> Path:
-    merged, work = root.base / "merged", root.base / "work"
+    # What a killed child left in its work folder would disturb the next one.
+    merged, work = root.base / "merged", root.base / f"work-{os.getpid()}"
     for folder in (merged, work, root.upper):
         folder.mkdir(parents=True, exist_ok=True)
     lower = ":".join(map(str, (*root.below, "/")))

@@ -14,9 +14,18 @@ BUILDS = ("9.1.0.70", "9.10.2.21", "9.12.0.46")
 
 
 def build_rpm(
-    folder: Path, name: str, version: str, files: dict[str, Path], tags: Sequence[str] = ()
+    folder: Path,
+    name: str,
+    version: str,
+    files: dict[str, Path],
+    tags: Sequence[str] = (),
+    *,
+    build_ids: bool = False,
 ) -> None:
-    """One binary package; ``files`` are places and what is put there (links stay links)."""
+    """One binary package; ``files`` are places and what is put there (links stay links).
+
+    ``build_ids``: with links of the build ids, as distributions have them and NVIDIA has not.
+    """
     top = folder / "build"
     shutil.rmtree(top, ignore_errors=True)
     tree = top / "source"
@@ -26,7 +35,7 @@ def build_rpm(
     spec = [f"Name: {name}", f"Version: {version}", "Release: 1", "Summary: a stand-in"]
     spec += ["License: none", "AutoReqProv: no", *tags]
     spec += [
-        "%global _build_id_links none",
+        f"%global _build_id_links {'compat' if build_ids else 'none'}",
         "%global debug_package %{nil}",
         "%global __os_install_post %{nil}",
         "%description",
@@ -42,7 +51,7 @@ def build_rpm(
     shutil.rmtree(top)
 
 
-def build_packages(folder: Path, scratch: Path) -> None:
+def build_packages(folder: Path, scratch: Path, *, build_ids: bool = False) -> None:
     """cuDNN 9 of three builds for CUDA 12 (run time, devel, JIT), a cuBLAS, and a
     glibc, without which zypper believes the system broken."""
     for build in BUILDS:
@@ -52,7 +61,8 @@ def build_packages(folder: Path, scratch: Path) -> None:
         files = {f"usr/lib64/{p.name}": p for p in libraries.iterdir() if p.suffix != ".so"}
         header = scratch / "cudnn_version_v9.h"
         header.write_text(fakewheels.version_header(build))
-        build_rpm(folder, "libcudnn9-cuda-12", build, files, ["Requires: libcublas-12-8"])
+        needs = ["Requires: libcublas-12-8"]
+        build_rpm(folder, "libcudnn9-cuda-12", build, files, needs, build_ids=build_ids)
         needs = [f"Requires: libcudnn9-cuda-12 = {build}-1"]
         build_rpm(
             folder, "libcudnn9-devel-cuda-12", build, {f"usr/include/{header.name}": header}, needs
