@@ -10,6 +10,7 @@ import msgspec
 
 from cudnn_doctor import __version__
 from cudnn_doctor.matrix.resolution import Conflict, Resolution
+from cudnn_doctor.report.style import visible
 
 _WIDTH = 80
 
@@ -41,7 +42,7 @@ def to_text(result: Resolution | Conflict, *, explain: bool) -> str:
     lines = _answer(result) if isinstance(result, Resolution) else _clash(result)
     if explain and isinstance(result, Resolution):
         lines = [*lines, *_newer(result)]
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def _answer(found: Resolution) -> Iterable[str]:

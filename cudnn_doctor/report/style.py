@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple, TextIO
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+_CODE = f"(?:{'|'.join(_CODES.values())})"
 _SIGNS = {
     "ok": ("\N{CHECK MARK}", "+"),
     "error": ("\N{BALLOT X}", "x"),
@@ -17,6 +19,9 @@ _SIGNS = {
     "child": ("\N{BOX DRAWINGS LIGHT UP AND RIGHT}", "`-"),
     "cut": ("\N{HORIZONTAL ELLIPSIS}", "..."),
 }
+
+
+_PAINT = re.compile(rf"(\x1b\[(?:0|{_CODE}(?:;{_CODE})*)m)")
 
 
 class Style(NamedTuple):
@@ -45,7 +50,11 @@ class Style(NamedTuple):
         return _SIGNS[name][0 if self.unicode else 1]
 
     def plain(self, text: str) -> str:
-        """The text in what the encoding can show."""
+        """The painted text in what the encoding can show, without a thing that a terminal acts on
+        but the colours."""
+        parts = _PAINT.split(text) if self.colour else [text]
+        parts[::2] = map(visible, parts[::2])
+        text = "".join(parts)
         return text if self.unicode else text.encode("ascii", "backslashreplace").decode()
 
 
