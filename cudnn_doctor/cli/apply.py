@@ -137,12 +137,15 @@ def _ask(how: How) -> None:
 
 
 def become_root(how: How) -> None:
-    """With ``--sudo``, do the whole command over again as root, and end as it ends."""
+    """With ``--sudo``, do the whole command over again as root, and end as it ends. Root gets this
+    PATH, where the user's uv and pip are."""
     if how.sudo and os.geteuid() != 0:
         from cudnn_doctor.interpreter import running
 
         arguments = [argument for argument in sys.argv[1:] if argument != "--sudo"]
-        argv = ["sudo", "--", *running("cudnn_doctor"), *arguments]
+        folders = [f for f in os.environ.get("PATH", "").split(":") if f.startswith("/")]
+        path = f"PATH={':'.join(folders)}"
+        argv = ["sudo", "--", "env", path, *running("cudnn_doctor"), *arguments]
         sys.exit(subprocess.run(argv, check=False).returncode)
 
 

@@ -145,8 +145,9 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
         command = _installer(request, archive_will_do=known is not None)
         if command:
             return _from_index(wheel, command, request, prefix, staging)
-        if request.source == "wheel":
-            raise _nothing("neither uv nor pip is here", "install one, or use --source archive")
+        if request.source == "wheel" or known is None:
+            other = ", or use --source archive" if known else " of them"
+            raise _nothing("neither uv nor pip is here to fetch the wheel", f"install one{other}")
     return _unpacked(archive_fetch(request, matrix), request, prefix, staging)
 
 

@@ -49,10 +49,11 @@ def test_what_root_did_is_changed_as_root(
     sudo = Sudo(5)
     monkeypatch.setattr(subprocess, "run", sudo)
     monkeypatch.setattr(sys, "argv", ["cudnn-doctor", *words, "--sudo", "--yes"])
+    monkeypatch.setenv("PATH", "/opt/uv/bin::bin:/usr/bin")
     with pytest.raises(SystemExit) as ended:
         application.run()
     assert ended.value.code == 5
-    assert sudo.argv[0] == "sudo"
+    assert sudo.argv[:4] == ["sudo", "--", "env", "PATH=/opt/uv/bin:/usr/bin"]
     assert sudo.argv[-len(words) - 1 :] == [*words, "--yes"]
 
 
