@@ -46,15 +46,17 @@ def download(
         DownloadSource, typer.Option("--source", help="NVIDIA's archive, or the wheel.")
     ] = DownloadSource.archive,
     mirror: inst.Mirror = None,
+    lock: Annotated[
+        str | None, typer.Option("--lock", metavar="FILE", help="Exactly what this lock names.")
+    ] = None,
     matrix: opts.MatrixFile = None,
     as_json: ap.AsJson = False,
 ) -> None:
     """Fetch NVIDIA's archive, or the wheel, for an offline machine, checked by its SHA-256."""
-    from cudnn_doctor.install import fromindex
+    from cudnn_doctor.install.ahead import fetch_ahead, request_of
     from cudnn_doctor.install.choose import Wish, settle
-    from cudnn_doctor.install.download import download_to
+    from cudnn_doctor.install.lock import read
     from cudnn_doctor.install.state import exclusive, locate
-    from cudnn_doctor.install.tarball import archive_fetch, wheel_fetch
     from cudnn_doctor.matrix.load import load
     from cudnn_doctor.report.progress import progress
 
@@ -71,16 +73,12 @@ def download(
         no_gpu=no_gpu,
     )
     wish = Wish(method="tarball", source=source.value, mirrors=tuple(mirror or ()))
-    request = settle(wish, opts.build_target(options, facts), facts, opts.this_machine)
+    if lock:
+        request = request_of(read(lock), wish, facts)
+    else:
+        request = settle(wish, opts.build_target(options, facts), facts, opts.this_machine)
     with exclusive(locate()):
-        if source is DownloadSource.archive:
-            path = download_to(archive_fetch(request, facts), locate(), dest, progress())
-        else:
-            wheel, fetch = wheel_fetch(request, facts)
-            if fetch:
-                path = download_to(fetch, locate(), dest, progress())
-            else:
-                path = fromindex.download(wheel, dest)
+        path = fetch_ahead(request, facts, dest, locate(), progress())
     if as_json:
         typer.echo(json.dumps({"schema": 1, "file": str(path), "version": request.version}))
     else:

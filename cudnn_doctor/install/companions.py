@@ -30,8 +30,6 @@ _FIRST_UNSUFFIXED = 13
 """From CUDA 13 on the companions' names carry no ``-cuNN``."""
 _LINE = re.compile(r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+")
 _ARCHS = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}
-_GLIBC_MINORS = range(17, 29)
-"""Wheels of CUDA libraries ask for glibc 2.17 to 2.28."""
 _SECONDS = 60.0
 """How long uv may take to answer; pip may have to download the wheels themselves."""
 
@@ -141,7 +139,9 @@ def _by_uv(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, 
     """Lines with hashes -> bytes of the wheel (0: not told)."""
     argv = [*installer.command, "compile", "--format", "pylock.toml", "--no-header", "-q"]
     argv += ["--python", installer.python]
-    argv += ["--python-platform", f"{arch}-manylinux_2_{_GLIBC_MINORS[-1]}"] if arch else []
+    argv += (
+        ["--python-platform", f"{arch}-manylinux_2_{fromindex.GLIBC_MINORS[-1]}"] if arch else []
+    )
     text = _answer([*argv, "-"], wanted, _SECONDS)
     found = {}
     for package in msgspec.toml.decode(text).get("packages", ()):
@@ -156,7 +156,7 @@ def _by_pip(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str,
     argv = [*installer.command, "install", "--dry-run", "--ignore-installed", "-q"]
     if arch:
         argv += ["--only-binary=:all:", "--target", os.path.join(tempfile.gettempdir(), "none")]
-        argv += [f"--platform=manylinux_2_{minor}_{arch}" for minor in _GLIBC_MINORS]
+        argv += [f"--platform=manylinux_2_{minor}_{arch}" for minor in fromindex.GLIBC_MINORS]
         argv += [f"--platform=manylinux2014_{arch}"]
     text = _answer([*argv, "--report", "-", "-r", "/dev/stdin"], wanted)
     return dict(_reported(item) for item in msgspec.json.decode(text)["install"])

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
@@ -24,6 +25,8 @@ from cudnn_doctor.matrix.model import Wheel
 
 _TARGETS = {"x86_64": "x86_64-manylinux_2_28", "aarch64": "aarch64-manylinux_2_28"}
 """uv's names; cuDNN wheels ask for glibc 2.17 to 2.28."""
+GLIBC_MINORS = range(17, 29)
+"""Wheels of CUDA libraries ask for glibc 2.17 to 2.28."""
 
 
 def installer() -> tuple[str, ...] | None:
@@ -61,7 +64,7 @@ def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
         argv += ["--python-platform", _TARGETS.get(wheel.arch, wheel.arch), "--no-build"]
         argv += ["--python", sys.executable]
     else:
-        argv += [*_for_platform(wheel), "--no-compile"]
+        argv += [*_for_platform(_tags(wheel)), "--no-compile"]
     return FromIndex(
         title=f"fetch {wheel.package} {wheel.version} with {os.path.basename(command[0])}",
         argv=(*argv, "-r", "/dev/stdin"),
@@ -74,9 +77,12 @@ def _requirement(wheel: Wheel) -> str:
     return f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}"
 
 
-def _for_platform(wheel: Wheel) -> list[str]:
-    """pip's options for a wheel of any architecture."""
-    tags = wheel.file.removesuffix(".whl").split("-")[-1].split(".")
+def _tags(wheel: Wheel) -> list[str]:
+    return wheel.file.removesuffix(".whl").split("-")[-1].split(".")
+
+
+def _for_platform(tags: Sequence[str]) -> list[str]:
+    """pip's options for wheels with these platform tags, whatever this machine is."""
     options = ["--only-binary=:all:", "--disable-pip-version-check"]
     return [*(f"--platform={tag}" for tag in tags), *options]
 
@@ -86,6 +92,17 @@ def download(wheel: Wheel, folder: str) -> Path:
 
     Raises DoctorError (NOTHING_CHANGED) with what it said.
     """
+    _download([_requirement(wheel)], _tags(wheel), folder)
+    return Path(folder, wheel.file)
+
+
+def download_lines(lines: Sequence[str], arch: str, folder: str) -> None:
+    """The same for lines of a requirements file that carry hashes."""
+    tags = [f"manylinux_2_{minor}_{arch}" for minor in GLIBC_MINORS]
+    _download(lines, [*tags, f"manylinux2014_{arch}"], folder)
+
+
+def _download(lines: Sequence[str], tags: Sequence[str], folder: str) -> None:
     uvx = shutil.which("uvx")
     command = _pip() or ((uvx, "pip") if uvx else None)
     if command is None:
@@ -95,8 +112,7 @@ def download(wheel: Wheel, folder: str) -> Path:
             exit_code=ExitCode.NOTHING_CHANGED,
         )
     argv = [*command, "download", "--no-deps", "--require-hashes", "--dest", folder]
-    _run((*argv, *_for_platform(wheel), "-r", "/dev/stdin"), _requirement(wheel))
-    return Path(folder, wheel.file)
+    _run((*argv, *_for_platform(tags), "-r", "/dev/stdin"), "\n".join(lines))
 
 
 def fill(step: FromIndex) -> None:

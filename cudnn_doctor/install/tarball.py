@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import fromindex
@@ -163,8 +163,8 @@ def _installer(request: InstallRequest, *, archive_will_do: bool) -> tuple[str, 
     return None if archive_will_do else ("python3", "-m", "pip")
 
 
-def wheel_fetch(request: InstallRequest, matrix: Matrix) -> tuple[Wheel, Fetch | None]:
-    """The wheel for a request, and its download where mirrors are named.
+def wheel_fetch(request: InstallRequest, matrix: Matrix) -> tuple[Wheel, Fetch]:
+    """The wheel for a request, and its file: that of the mirrors named, else of the cache.
 
     Raises DoctorError (NOTHING_CHANGED) when the matrix knows none with its SHA-256.
     """
@@ -175,7 +175,7 @@ def wheel_fetch(request: InstallRequest, matrix: Matrix) -> tuple[Wheel, Fetch |
             "is known with its SHA-256",
             "use --source archive",
         )
-    return wheel, _wheel_file(wheel, request) if request.mirrors else None
+    return wheel, _wheel_file(wheel, request)
 
 
 def _wheel_for(request: InstallRequest, matrix: Matrix) -> Wheel | None:
@@ -261,10 +261,20 @@ def archive_for(request: InstallRequest, matrix: Matrix) -> Archive | None:
 
 
 def _join(mirror: str, path: str) -> str:
-    """A mirror (URL or folder) with NVIDIA's layout, and a path in it."""
+    """A mirror (URL or folder) with NVIDIA's layout, and a path in it; raises DoctorError."""
     if "://" not in mirror:
         return (Path(mirror).resolve() / path).as_uri()
-    return urljoin(mirror.rstrip("/") + "/", path)
+    try:
+        if urlsplit(mirror).scheme in ("http", "https", "file"):
+            return urljoin(mirror.rstrip("/") + "/", path)
+    except ValueError:
+        pass
+    raise DoctorError(
+        "this mirror is neither a folder nor a URL of http, https or file",
+        where=mirror.rpartition("@")[2],
+        next_step="mend --mirror",
+        exit_code=ExitCode.USAGE,
+    )
 
 
 def _local(path: str, request: InstallRequest, matrix: Matrix) -> Fetch:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import NEW, OLD, Redist
-from support import fakewheels
+from support import fakewheels, redist, wheelworld
 from support.cli import Cli
 from support.redist_server import RedistServer
 from support.wheelindex import WheelIndex
@@ -119,6 +119,51 @@ def test_a_folder_that_cannot_be_written_is_told(
     (tmp_path / "stick").write_text("a file")
     args = wanted(redist_tree, "9.1.0", "--mirror", server.url, "--dest", tmp_path / "stick")
     assert "cannot write" in cli(*args, code=5).stderr
+
+
+# -- what a lock names
+
+
+def test_a_lock_brings_its_archive(
+    cli: Cli, redist_tree: Redist, server: RedistServer, tmp_path: Path
+) -> None:
+    lock, archive = tmp_path / "cudnn.lock", redist_tree.archives[OLD, "12"]
+    where = ("--matrix", redist_tree.matrix, "--mirror", server.url)
+    what = ("--version", "9.1.0", "--cuda", "12", "--source", "archive", "--no-gpu")
+    cli("install", *what, *where, "--prefix", tmp_path / "p", "--lock", lock, "--yes")
+    ahead = ("download", "--lock", lock, *where, "--dest", tmp_path / "stick")
+    assert Path(cli.json(*ahead)["file"]).read_bytes() == archive.read_bytes()
+    lock.write_text(lock.read_text().replace(sha256(archive), "0" * 64))
+    assert "the lock file does not name" in cli(*ahead, code=5).stderr
+    lock.write_text("no lock")
+    assert "not a lock file" in cli(*ahead, code=7).stderr
+
+
+def test_a_lock_of_a_wheel_brings_all_that_an_environment_needs(cli: Cli, tmp_path: Path) -> None:
+    """Then uv installs it from that folder, and asks no index."""
+    wheelworld.build_wheels(tmp_path / "wheels")
+    index = WheelIndex(tmp_path / "wheels")
+    cli.environ |= wheelworld.environ_for(index, "uv", tmp_path) | {"PIP_NO_CACHE_DIR": "1"}
+    wheel = next(index.folder.glob("nvidia_cudnn_cu12-9.10.2.21-*"))
+    matrix = redist.write_matrix(tmp_path / "m.yaml", {}, wheels={(NEW, "12"): wheel})
+    for name in ("here", "there"):
+        fakewheels.make_venv(tmp_path / name)
+    lock, stick = tmp_path / "cudnn.lock", tmp_path / "stick"
+    base = ("install", "--method", "wheel", "--cuda", "12", "--no-gpu", "--yes", "--lock", lock)
+    cli(*base, "--matrix", matrix, "--python", tmp_path / "here")
+    cli("download", "--lock", lock, "--matrix", matrix, "--dest", stick)
+    index.close()
+    assert {path.name.split("-")[0] for path in stick.iterdir()} == {
+        "nvidia_cudnn_cu12",
+        "nvidia_cublas_cu12",
+        "nvidia_cuda_nvrtc_cu12",
+    }
+    del cli.environ["UV_DEFAULT_INDEX"]
+    cli.environ |= {"UV_FIND_LINKS": str(stick), "UV_NO_INDEX": "1"}
+    cli.environ["UV_CACHE_DIR"] = str(tmp_path / "another")
+    cli(*base, "--frozen", "--matrix", matrix, "--python", tmp_path / "there")
+    found = (tmp_path / "there").glob("lib/python3*/site-packages/nvidia/cudnn/lib/libcudnn.so.9")
+    assert list(found)
 
 
 # -- the cache, carried to a host without a network
