@@ -16,12 +16,13 @@ import multiprocessing
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -187,9 +188,10 @@ class Bench:
         }
 
 
-def best(repeat: int, measure: Callable[[], Run]) -> Run:
-    """The fastest of several runs."""
-    return min(measure() for _ in range(repeat))
+def middle(runs: Sequence[Run]) -> Run:
+    """Median seconds, and the largest peak."""
+    seconds = statistics.median(run.seconds for run in runs)
+    return Run(seconds, max(run.peak_mib for run in runs))
 
 
 def main() -> None:
@@ -198,7 +200,7 @@ def main() -> None:
     parser.add_argument("--version", default=VERSION, help="of those libraries, with the build")
     parser.add_argument("--rates", type=float, nargs="*", default=[0, 20e6, 100e6])
     parser.add_argument("--packings", nargs="*", default=["one", "many"], help="one, many blocks")
-    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=3, help="turns; medians count")
     parser.add_argument("--work", type=Path, help="scratch folder, kept for the next run")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     options = parser.parse_args()
@@ -241,12 +243,16 @@ def measure(base: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def one_row(bench: Bench, root: Path, archive: Path, rate: float, repeat: int) -> dict[str, Any]:
-    """One archive at one rate: the plain commands, ours from the archive, ours from the wheel."""
+    """One archive at one rate: the plain commands, ours from the archive, ours from the wheel,
+    taking turns; medians."""
+    turns = []
     with server(root, rate) as url:
-        runs = [bench.stages(url, archive) for _ in range(repeat)]
-        stages = {name: min(run[name] for run in runs) for name in runs[0]}
-        ours = best(repeat, lambda: bench.install(url, "--source", "archive"))
-        wheel = best(repeat, lambda: bench.install(url, "--source", "wheel"))
+        for _ in range(repeat):
+            plain = bench.stages(url, archive)
+            own = [bench.install(url, "--source", source) for source in ("archive", "wheel")]
+            turns.append((plain, *own))
+    stages = {name: statistics.median(turn[0][name] for turn in turns) for name in turns[0][0]}
+    ours, wheel = middle([turn[1] for turn in turns]), middle([turn[2] for turn in turns])
     sequence, slowest = sum(stages.values()), max(stages.values())
     return {
         "rate_mb_s": rate / 1e6 or None,
@@ -284,8 +290,8 @@ def against_uv(bench: Bench, root: Path, repeat: int) -> dict[str, float]:
     uv = ["uv", "pip", "install", "-q", wanted, "nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"]
     ours = [sys.executable, "-m", "cudnn_doctor", "install", "--yes", "--method", "wheel"]
     ours += ["--version", bench.version, "--cuda", "12", "--no-gpu", "--matrix", str(bench.matrix)]
-    plain = best(repeat, lambda: into_venv(*uv))
-    own = best(repeat, lambda: into_venv(*ours))
+    turns = [(into_venv(*uv), into_venv(*ours)) for _ in range(repeat)]
+    plain, own = middle([turn[0] for turn in turns]), middle([turn[1] for turn in turns])
     return {
         "uv_pip_install_s": round(plain.seconds, 2),
         "install_s": round(own.seconds, 2),
