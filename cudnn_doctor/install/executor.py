@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
 from cudnn_doctor.install import files, folders, guard
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import (
@@ -63,7 +63,6 @@ def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = Fals
             if isinstance(error, OSError):
                 raise files.failed("a step failed and all was undone", "", error) from error
             raise
-        journal.note("commit")
         return _finish(journal, state)
 
 
@@ -83,7 +82,11 @@ def recover(state: State, progress: Progress) -> bool:
         folders.discard(str(stale))
     if not Journal.exists(state):
         return False
-    journal = Journal.open(state.journal)
+    try:
+        journal = Journal.open(state.journal)
+    except BadInput as error:
+        error.exit_code = ExitCode.UNFINISHED
+        raise
     if journal.committed:
         progress.say(f"finishing the {journal.plan.action} that was interrupted")
         _finish(journal, state)
@@ -94,6 +97,24 @@ def recover(state: State, progress: Progress) -> bool:
 
 
 def _finish(journal: Journal, state: State) -> Path:
+    """Commit: from here on nothing is undone, and whoever comes next goes on where this stops."""
+    try:
+        with _unstoppable():
+            if not journal.committed:
+                journal.note("commit")
+            _let_go(journal, state)
+            return journal.keep(state)
+    except OSError as error:
+        raise DoctorError(
+            f"the change is made, but could not be recorded yet: {error.strerror}",
+            where=str(journal.folder),
+            next_step="mend that, then run `cudnn-doctor repair` to settle it",
+            exit_code=ExitCode.UNFINISHED,
+        ) from error
+
+
+def _let_go(journal: Journal, state: State) -> None:
+    """Of what was kept for an undo."""
     plan = journal.plan
     if plan.method == "tarball" and not plan.undoes:
         own = {files.aside(step) for step in plan.steps if isinstance(step, RemoveTree)}
@@ -112,24 +133,22 @@ def _finish(journal: Journal, state: State) -> Path:
             systemguard.finish(step, journal.saved(number), for_good=bool(plan.undoes))
         elif isinstance(step, RemoveFolder):
             files.finish_remove_folder(step)
-    return journal.keep(state)
 
 
 def _undo_all(journal: Journal, progress: Progress) -> None:
-    with _unstoppable():
-        for number in reversed(journal.begun()):
-            step = journal.plan.steps[number]
-            try:
-                _undo(step, journal.saved(number), progress)
-            except (OSError, DoctorError) as error:
-                raise DoctorError(
-                    f"the change could not be undone yet: {error}",
-                    where=str(journal.folder),
-                    next_step="mend that, then run `cudnn-doctor repair` to finish undoing it",
-                    exit_code=ExitCode.UNFINISHED,
-                ) from error
-            journal.note(f"undone {number}")
-        journal.discard()
+    try:
+        with _unstoppable():
+            for number in reversed(journal.begun()):
+                _undo(journal.plan.steps[number], journal.saved(number), progress)
+                journal.note(f"undone {number}")
+            journal.discard()
+    except (OSError, ValueError, DoctorError) as error:
+        raise DoctorError(
+            f"the change could not be undone yet: {error}",
+            where=str(journal.folder),
+            next_step="mend that, then run `cudnn-doctor repair` to finish undoing it",
+            exit_code=ExitCode.UNFINISHED,
+        ) from error
 
 
 @contextlib.contextmanager
@@ -153,11 +172,9 @@ def _check_space(plan: Plan) -> None:
     """Folders on one file system share its space: their needs add up."""
     needs: dict[int, tuple[str, int]] = {}
     for folder, needed in plan.space_needed.items():
-        place = Path(folder)
-        while not place.exists():
-            place = place.parent
-        device = place.stat().st_dev
-        where, sum_so_far = needs.get(device, (str(place), 0))
+        place = folders.nearest(folder)
+        device = os.stat(place).st_dev
+        where, sum_so_far = needs.get(device, (place, 0))
         needs[device] = (where, sum_so_far + needed)
     for where, needed in needs.values():
         free = os.statvfs(where).f_bavail * os.statvfs(where).f_frsize

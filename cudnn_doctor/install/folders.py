@@ -71,10 +71,19 @@ def copy(source: str, target: str) -> None:
 
 def discard(path: str) -> None:
     """Delete a file, link or folder, whatever it is; absent is fine."""
-    if os.path.islink(path) or os.path.isfile(path):
-        os.unlink(path)
-    else:
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
+    else:  # rmtree would open a pipe and wait
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(path)
+
+
+def nearest(path: str) -> str:
+    """The folder itself, or the closest of those above it that there is."""
+    path = os.path.abspath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def sync(path: str | Path) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import records
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, RestoreWheels, Run
 
 _MANIFEST = "manifest.json"
@@ -65,7 +66,7 @@ def unguard(step: GuardPackages, saved: Path) -> None:
     manifest = saved / _MANIFEST
     site, store = Path(step.site_packages), _folder(step, saved)
     if manifest.is_file():
-        kept: list[str] = json.loads(manifest.read_text("utf-8"))
+        kept: list[str] = records.read(manifest, list[str])
         for name in set(_files(site, step.names)) - set(kept):
             (site / name).unlink(missing_ok=True)
             _prune(site, site / name)

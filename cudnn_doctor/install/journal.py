@@ -9,19 +9,23 @@ next; with ``commit`` it is finished and becomes a receipt.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
 
 import msgspec
 
-from cudnn_doctor.errors import BadInput
-from cudnn_doctor.install import folders
+from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.install import folders, records
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.state import State, make_folder
 
-_LOG = "log"
+RECEIPT_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9]{2,6}")
+"""When the change was made, and which of that second."""
+_LOG, _SAVED = "log", "saved"
 _RECEIPT = "receipt"
+_LINE = re.compile(r"(begin|done|undone) ([0-9]{1,6})|commit")
 
 
 class Journal:
@@ -33,37 +37,54 @@ class Journal:
 
     @classmethod
     def start(cls, state: State, plan: Plan) -> Journal:
-        """Write a new journal; the caller holds the lock and no journal exists."""
-        make_folder(state.folder)
+        """Write a new journal; the caller holds the lock and no journal exists.
+
+        Raises DoctorError (NOTHING_CHANGED) where it cannot be written.
+        """
         fresh = state.folder / f"journal.{os.getpid()}"
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(mode=0o755)
-        _write(fresh / "plan.json", msgspec.json.format(msgspec.json.encode(plan)))
-        _write(fresh / _LOG, b"")
-        fresh.rename(state.journal)
-        folders.sync(state.folder)
+        try:
+            data = msgspec.json.format(msgspec.json.encode(plan))
+            folders.discard(str(fresh))
+            fresh.mkdir(mode=0o755)
+            (fresh / _SAVED).mkdir(mode=0o700)
+            _write(fresh / "plan.json", data)
+            _write(fresh / _LOG, b"")
+            fresh.rename(state.journal)
+            folders.sync(state.folder)
+        except (OSError, UnicodeEncodeError) as error:
+            folders.discard(str(fresh))
+            why = error.strerror if isinstance(error, OSError) else "a path in it is no UTF-8 text"
+            raise DoctorError(
+                f"the plan cannot be written down, so nothing was begun: {why}",
+                where=str(state.folder),
+                next_step="choose other paths, free some space, or set CUDNN_DOCTOR_STATE to "
+                "another folder",
+                exit_code=ExitCode.NOTHING_CHANGED,
+            ) from error
         return cls(state.journal, plan)
 
     @classmethod
     def open(cls, folder: Path) -> Journal:
         """Read a journal or receipt; raises BadInput when its files are damaged."""
-        path = folder / "plan.json"
-        try:
-            plan = msgspec.json.decode(path.read_bytes(), type=Plan)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise BadInput(
-                f"the record of an earlier run cannot be read: {error}",
-                where=str(path),
-                next_step=f"look into {folder}; move it away when its changes are settled by hand",
-            ) from error
-        return cls(folder, plan)
+        return cls(folder, records.read(folder / "plan.json", Plan))
 
     @staticmethod
     def exists(state: State) -> bool:
-        """Whether a plan is unfinished; remains of a journal that was being removed go."""
+        """Whether a plan is unfinished; remains of a journal that was being removed go.
+
+        Raises DoctorError (NOTHING_CHANGED) where something else stands in its place.
+        """
         if (state.journal / _LOG).is_file():
             return True
-        shutil.rmtree(state.journal, ignore_errors=True)
+        if state.journal.is_dir() and not state.journal.is_symlink():
+            folders.discard(str(state.journal))
+        if os.path.lexists(state.journal):
+            raise DoctorError(
+                "something that is no journal stands in its place",
+                where=str(state.journal),
+                next_step="move it away",
+                exit_code=ExitCode.NOTHING_CHANGED,
+            )
         return False
 
     def note(self, line: str) -> None:
@@ -85,19 +106,24 @@ class Journal:
         return "commit" in self.lines()
 
     def begun(self) -> list[int]:
-        """Numbers of the steps that were begun and not undone, in order."""
-        begun: list[int] = []
+        """Numbers of the steps that were begun and not undone, in order.
+
+        Raises BadInput where the log is none: on its word nothing may be undone.
+        """
+        begun: dict[int, None] = {}
         for line in self.lines():
-            word, _, number = line.partition(" ")
-            if word == "begin":
-                begun.append(int(number))
-            elif word == "undone":
-                begun.remove(int(number))
-        return begun
+            match = _LINE.fullmatch(line)
+            if not match or int(match[2] or -1) >= len(self.plan.steps):
+                raise BadInput(f"{line[:40]!r} is no line of its log")
+            if match[1] == "begin":
+                begun[int(match[2])] = None
+            elif match[1] == "undone":
+                begun.pop(int(match[2]), None)
+        return list(begun)
 
     def saved(self, number: int) -> Path:
         """Folder in which step ``number`` puts aside what it replaces."""
-        return self.folder / "saved" / str(number)
+        return self.folder / _SAVED / str(number)
 
     def keep(self, state: State) -> Path:
         """Turn the committed journal into a receipt; returns the receipt's folder."""
@@ -119,15 +145,17 @@ class Journal:
         """Chosen once: who finishes a killed ``keep`` must not make a second receipt."""
         receipts = make_folder(state.receipts)
         chosen = self.folder / _RECEIPT
-        if not chosen.exists():
+        name = chosen.read_text("utf-8", "replace") if chosen.is_file() else ""
+        if not RECEIPT_ID.fullmatch(name):
             stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             count = sum(1 for entry in receipts.iterdir() if entry.name.startswith(stamp))
             fresh = self.folder / f"{_RECEIPT}.new"
             fresh.unlink(missing_ok=True)
-            _write(fresh, f"{stamp}-{count:02d}".encode())
+            name = f"{stamp}-{count:02d}"
+            _write(fresh, name.encode())
             fresh.rename(chosen)
             folders.sync(self.folder)
-        return chosen.read_text("utf-8")
+        return name
 
     def discard(self) -> None:
         """Remove the journal: it is none without its log."""
@@ -137,7 +165,8 @@ class Journal:
 
 
 def _write(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    """For its owner alone: the address of a mirror may hold a password."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)
         file.flush()

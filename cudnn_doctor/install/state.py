@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,29 +69,59 @@ def exclusive(state: State, wait: float = 0.0) -> Iterator[None]:
     """Hold this tool's lock; another run that holds it is waited for, then named in the error.
 
     ``wait`` is in seconds. The lock is the kernel's (flock): it never outlives its process and the
-    programs that inherited it (`held`).
+    programs that inherited it (`held`). Whatever changes the machine holds it, so that here also
+    the umask is set.
     """
-    path = make_folder(state.folder) / "lock"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    try:
-        deadline = time.monotonic() + wait
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise
-                if time.monotonic() >= deadline:
-                    raise _busy(fd, path) from error
-                time.sleep(0.1)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, str(os.getpid()).encode(), 0)
+    with _umask(), contextlib.ExitStack() as stack:
+        path = make_folder(state.folder) / "lock"
+        try:
+            fd = _opened(path)
+            stack.callback(os.close, fd)
+            _acquire(fd, path, time.monotonic() + wait)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+        except OSError as error:
+            raise DoctorError(
+                f"cannot take this tool's lock: {error.strerror}",
+                where=str(path),
+                next_step="look what is there; move it away when no cudnn-doctor is running",
+                exit_code=ExitCode.NOTHING_CHANGED,
+            ) from error
         _HELD.add(fd)
+        stack.callback(_HELD.discard, fd)
+        yield
+
+
+@contextlib.contextmanager
+def _umask() -> Iterator[None]:
+    """What root installs is for all to read; nothing is ever for all to write."""
+    old = os.umask(0o022)
+    if os.geteuid() != 0:
+        os.umask(old | 0o002)
+    try:
         yield
     finally:
-        _HELD.discard(fd)
+        os.umask(old)
+
+
+def _opened(path: Path) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return fd
+
+
+def _acquire(fd: int, path: Path, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            if time.monotonic() >= deadline:
+                raise _busy(fd, path) from error
+        time.sleep(0.1)
 
 
 def held() -> tuple[int, ...]:

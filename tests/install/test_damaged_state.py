@@ -1,0 +1,186 @@
+"""A state folder that somebody damaged ends in a documented code, never in a traceback."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Redist
+from support.cli import Cli
+
+from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install import executor
+from cudnn_doctor.install.plan import Plan, Run, WriteFile
+from cudnn_doctor.install.progress import Silent
+from cudnn_doctor.install.state import State, exclusive
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    found = State(tmp_path / "state", tmp_path / "cache")
+    found.folder.mkdir()
+    return found
+
+
+def written(base: Path) -> Plan:
+    """A plan of two files."""
+    steps = tuple(WriteFile(path=str(base / name), content=name) for name in ("one", "two"))
+    return Plan(action="fix", method="wheel", version="", cuda="", target=str(base), steps=steps)
+
+
+def interrupted(state: State, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the journal of a run that was killed after its first step."""
+    with monkeypatch.context() as patched:
+
+        def die(*_: object) -> None:
+            raise SystemExit
+
+        patched.setattr(executor, "_undo_all", lambda *_: None)
+        patched.setitem(executor._DO, Run, die)
+        patched.setattr(executor, "_run", die)
+        steps = (*written(base).steps[:1], Run(argv=("true",)))
+        plan = Plan(action="fix", method="wheel", version="", cuda="", target="t", steps=steps)
+        with pytest.raises(SystemExit):
+            executor.execute(plan, state, Silent())
+
+
+PLACES: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "link": lambda path: path.symlink_to("elsewhere"),
+    "file": lambda path: path.write_text("text"),
+}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_a_lock_that_is_none(state: State, tmp_path: Path, kind: str) -> None:
+    PLACES[kind](state.folder / "lock")
+    with pytest.raises(DoctorError, match="lock") as caught:
+        executor.execute(written(tmp_path), state, Silent())
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert caught.value.where == str(state.folder / "lock")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "file"])
+def test_a_journal_that_is_none(state: State, tmp_path: Path, kind: str) -> None:
+    PLACES[kind](state.journal)
+    with pytest.raises(DoctorError, match="no journal") as caught:
+        executor.execute(written(tmp_path), state, Silent())
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("line", ["begin x", "begin", "begin -1", "begin 99", "what", "begin ²"])
+def test_nothing_is_undone_on_the_word_of_a_damaged_log(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    interrupted(state, tmp_path, monkeypatch)
+    log = state.journal / "log"
+    whole = log.read_text()
+    log.write_text(f"{whole}{line}\n")
+    with pytest.raises(DoctorError, match="log") as caught:
+        executor.execute(written(tmp_path), state, Silent())
+    assert caught.value.exit_code == ExitCode.UNFINISHED
+    assert (tmp_path / "one").exists()
+    log.write_text(whole)
+    with exclusive(state):
+        assert executor.recover(state, Silent())
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_step_is_undone_once(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(state, tmp_path, monkeypatch)
+    (state.journal / "log").write_text("begin 0\n" * 100_000 + "undone 1\n")
+    with exclusive(state):
+        assert executor.recover(state, Silent())
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\xff", b"[" * 100_000, b'{"x": ' + b"[" * 100_000, b"\xff\xfe{}"]
+)
+def test_a_damaged_plan_is_unfinished(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    interrupted(state, tmp_path, monkeypatch)
+    (state.journal / "plan.json").write_bytes(text)
+    with pytest.raises(DoctorError, match="cannot be read") as caught:
+        executor.execute(written(tmp_path), state, Silent())
+    assert caught.value.exit_code == ExitCode.UNFINISHED
+    assert (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("name", ["../../escaped", "", "/etc/x", "20260101T000000Z-0/../x"])
+def test_a_receipt_never_leaves_its_folder(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    interrupted(state, tmp_path, monkeypatch)
+    (state.journal / "receipt").write_text(name)
+    with (state.journal / "log").open("a") as log:
+        log.write("commit\n")
+    with exclusive(state):
+        executor.recover(state, Silent())
+    (receipt,) = state.receipts.iterdir()
+    assert receipt.name[8] == "T" and (receipt / "plan.json").is_file()
+
+
+@pytest.mark.parametrize("limit", [10, 200])
+def test_a_state_folder_that_cannot_be_written(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """What the disk refuses at the log: nothing changed, or unfinished until it can be written."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(DoctorError) as caught:
+            executor.execute(written(tmp_path), state, Silent())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert not (tmp_path / "one").exists()
+    assert not list(state.folder.glob("journal*"))
+
+
+def test_an_undo_that_cannot_be_logged_is_unfinished(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(state, tmp_path, monkeypatch)
+    with monkeypatch.context() as patched:
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patched.setattr("cudnn_doctor.install.journal.Journal.note", full)
+        with pytest.raises(DoctorError) as caught:
+            executor.execute(written(tmp_path), state, Silent())
+    assert caught.value.exit_code == ExitCode.UNFINISHED
+    executor.execute(written(tmp_path), state, Silent())
+    assert (tmp_path / "one").read_text() == "one"
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o000])
+def test_what_root_makes_is_for_all_to_read_and_its_records_for_root_alone(
+    cli: Cli, redist_tree: Redist, tmp_path: Path, mask: int
+) -> None:
+    what = ("--version", "9.10.2", "--cuda", "12", "--arch", "x86_64", "--source", "archive")
+    where = ("--matrix", redist_tree.matrix, "--mirror", str(redist_tree.root))
+    old = os.umask(mask)
+    try:
+        cli("install", *what, *where, "--prefix", tmp_path / "p", "--yes")
+    finally:
+        os.umask(old)
+    modes = {p: stat.S_IMODE(p.lstat().st_mode) for p in tmp_path.rglob("*") if not p.is_symlink()}
+    assert not [p for p, mode in modes.items() if mode & 0o002]
+    (receipt,) = (tmp_path / "state/receipts").iterdir()
+    assert modes[receipt / "plan.json"] == 0o600
+    assert modes[receipt / "saved"] == 0o700
+    if os.geteuid() == 0:
+        installed = {p: m for p, m in modes.items() if tmp_path / "p" in p.parents}
+        assert installed and not [p for p, mode in installed.items() if not mode & 0o004]
