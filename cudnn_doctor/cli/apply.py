@@ -44,6 +44,14 @@ Prefix = Annotated[
 ]
 
 
+_NETWORK = frozenset(
+    (
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_INDEX_URL", "PIP_CERT", "UV_DEFAULT_INDEX"),
+    )
+)
+
+
 class How(NamedTuple):
     """How to carry a plan out."""
 
@@ -138,14 +146,16 @@ def _ask(how: How) -> None:
 
 def become_root(how: How) -> None:
     """With ``--sudo``, do the whole command over again as root, and end as it ends. Root gets this
-    PATH, where the user's uv and pip are."""
+    PATH, where the user's uv and pip are, and the variables by which they reach an index."""
     if how.sudo and os.geteuid() != 0:
         from cudnn_doctor.interpreter import running
 
         arguments = [argument for argument in sys.argv[1:] if argument != "--sudo"]
         folders = [f for f in os.environ.get("PATH", "").split(":") if f.startswith("/")]
         path = f"PATH={':'.join(folders)}"
-        argv = ["sudo", "--", "env", path, *running("cudnn_doctor"), *arguments]
+        kept = [name for name in os.environ if name.upper() in _NETWORK]
+        keep = [f"--preserve-env={','.join(kept)}"] if kept else []
+        argv = ["sudo", *keep, "--", "env", path, *running("cudnn_doctor"), *arguments]
         sys.exit(subprocess.run(argv, check=False).returncode)
 
 

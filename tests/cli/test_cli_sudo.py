@@ -50,10 +50,16 @@ def test_what_root_did_is_changed_as_root(
     monkeypatch.setattr(subprocess, "run", sudo)
     monkeypatch.setattr(sys, "argv", ["cudnn-doctor", *words, "--sudo", "--yes"])
     monkeypatch.setenv("PATH", "/opt/uv/bin::bin:/usr/bin")
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
     with pytest.raises(SystemExit) as ended:
         application.run()
     assert ended.value.code == 5
-    assert sudo.argv[:4] == ["sudo", "--", "env", "PATH=/opt/uv/bin:/usr/bin"]
+    assert sudo.argv[0] == "sudo"
+    (kept,) = (word for word in sudo.argv if word.startswith("--preserve-env="))
+    assert "https_proxy" in kept
+    assert "HOME" not in kept
+    at = sudo.argv.index("--")
+    assert sudo.argv[at + 1 : at + 3] == ["env", "PATH=/opt/uv/bin:/usr/bin"]
     assert sudo.argv[-len(words) - 1 :] == [*words, "--yes"]
 
 
