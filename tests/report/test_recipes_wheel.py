@@ -155,7 +155,9 @@ def image(bare: Path, tmp_path: Path) -> Path:
 
 
 def versions(image: Path, environ: dict[str, str]) -> dict[str, str]:
-    listed = dockerfile.run("python -m pip list --format json --disable-pip-version-check", image, environ)
+    listed = dockerfile.run(
+        "python -m pip list --format json --disable-pip-version-check", image, environ
+    )
     return {entry["name"]: entry["version"] for entry in json.loads(listed)}
 
 

@@ -1,10 +1,12 @@
-"""A loopback package index (PEP 503) over a folder of wheels, that can be made to fail."""
+"""A loopback package index (PEP 503 and 691) over a folder of wheels, that can be made to fail."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +18,8 @@ class WheelIndex:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.failing = False
+        self.fault = ""
+        """How files are served: ``404``, ``403``, ``truncated``, ``redirects`` or ``stalls``."""
         self.asked: list[str] = []
         handler = type("Handler", (_Handler,), {"index": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -26,21 +30,32 @@ class WheelIndex:
         self._server.shutdown()
         self._server.server_close()
 
-    def page(self, path: str) -> bytes | None:
-        """The answer to a request, None for 404."""
+    def file(self, path: str) -> bytes:
+        """The contents of a wheel, nothing where there is none."""
         self.asked.append(path)
-        if path.startswith("/files/"):
-            file = self.folder / path.removeprefix("/files/")
-            return file.read_bytes() if file.is_file() else None
+        file = self.folder / path.removeprefix("/files/")
+        return file.read_bytes() if file.is_file() else b""
+
+    def listing(self, path: str, *, as_json: bool) -> bytes | None:
+        """The page of one project, None for 404; only the JSON one tells sizes."""
+        self.asked.append(path)
         name = path.removeprefix("/simple/").strip("/")
-        links = [
-            f'<a href="/files/{file.name}#sha256={digest(file)}">{file.name}</a>'
+        files = [
+            {"filename": file.name, "url": f"/files/{file.name}", "size": file.stat().st_size}
+            | {"hashes": {"sha256": digest(file)}}
             for file in sorted(self.folder.glob("*.whl"))
             if re.sub(r"[-_.]+", "-", file.name.split("-")[0]).lower() == name
         ]
-        return (
-            f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>".encode() if links else None
-        )
+        if not files:
+            return None
+        if as_json:
+            page = {"meta": {"api-version": "1.1"}, "name": name, "files": files}
+            return json.dumps({**page, "versions": []}).encode()
+        links = [
+            f'<a href="{f["url"]}#sha256={f["hashes"]["sha256"]}">{f["filename"]}</a>'
+            for f in files
+        ]
+        return f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>".encode()
 
 
 def digest(file: Path) -> str:
@@ -52,14 +67,34 @@ class _Handler(BaseHTTPRequestHandler):
     index: ClassVar[WheelIndex]
 
     def do_GET(self) -> None:
-        data = None if self.index.failing else self.index.page(self.path)
-        self.send_response(503 if self.index.failing else 404 if data is None else 200)
-        kind = "text/html" if self.path.startswith("/simple/") else "application/zip"
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data or b"")))
+        if self.index.failing:
+            return self.answer(503)
+        if self.path.startswith("/simple/"):
+            as_json = "application/vnd.pypi.simple.v1+json" in self.headers.get("Accept", "")
+            kind = "application/vnd.pypi.simple.v1+json" if as_json else "text/html"
+            page = self.index.listing(self.path, as_json=as_json)
+            return self.answer(404 if page is None else 200, page or b"", kind)
+        data = self.index.file(self.path)
+        fault = self.index.fault
+        if fault.isdigit() or not data:
+            return self.answer(int(fault or 404))
+        if fault == "redirects":
+            return self.answer(302)
+        return self.answer(200, data, "application/zip", part=bool(fault))
+
+    def answer(self, code: int, data: bytes = b"", kind: str = "", *, part: bool = False) -> None:
+        """Send an answer; ``part``: half of it, then wait or hang up."""
+        self.send_response(code)
+        self.send_header("Content-Type", kind or "text/plain")
+        self.send_header("Content-Length", str(len(data)))
+        if code == 302:
+            self.send_header("Location", self.path)
         self.end_headers()
         if self.command == "GET":
-            self.wfile.write(data or b"")
+            self.wfile.write(data[: len(data) // 2] if part else data)
+            if part and self.index.fault == "stalls":
+                self.wfile.flush()
+                time.sleep(3)
 
     do_HEAD = do_GET
 
