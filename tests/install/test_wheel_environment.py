@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import uv
 from support import fakewheels, wheelworld
 
 from cudnn_doctor.errors import DoctorError, ExitCode
@@ -71,6 +72,24 @@ def test_an_externally_managed_python_is_refused_unless_the_user_asked_pip_for_i
     assert "python3 -m venv .venv" in caught.value.next_step
     monkeypatch.setenv("PIP_BREAK_SYSTEM_PACKAGES", "1")
     assert choose(None, machine).prefix == str(tmp_path / "usr")
+
+
+def test_uv_where_it_is_else_the_pip_of_that_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = wheelworld.make_template(tmp_path / "env")
+    environment = choose(None, machine_with(prefix))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "pip").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "pip").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    pip = installer_for(environment)
+    assert (pip.command, pip.is_uv) == ((str(prefix / "bin/python3"), "-m", "pip"), False)
+    (prefix / "bin/uv").symlink_to(uv.find_uv_bin())
+    assert installer_for(environment).command == (str(prefix / "bin/uv"), "pip")
+    (programs / "uv").symlink_to(uv.find_uv_bin())
+    assert installer_for(environment) == (("uv", "pip"), environment.executable, True)
 
 
 def test_neither_uv_nor_pip(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,8 +84,10 @@ def test_its_own_environment_is_refused(tool: Tool) -> None:
 
 
 def test_without_any_other_it_asks_for_one(tool: Tool) -> None:
+    if tool.owner == "uvx":
+        pytest.skip("without a Python, uv would download one")
     refused = tool("--dry-run", PATH=tool.environ["PATH"].partition(":")[0])
-    assert refused.returncode == (5 if tool.owner == "uvx" else 2)
+    assert refused.returncode == 2
     assert "--python" in refused.stderr
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +129,31 @@ def test_ansible_becomes_root_for_the_environment(cli: Cli) -> None:
     (block,) = yaml.safe_load(recipe(cli, "ansible-tasks"))
     tasks = [task for task in block["block"] if "ansible.builtin.shell" in task]
     assert len(tasks) == 3 and all(task["become"] for task in tasks)
+
+
+@pytest.mark.parametrize("tool", ["uv", "pip"])
+def test_a_script_for_a_prefix_names_programs_as_any_machine_has_them(
+    cli: Cli, tmp_path: Path, tool: str
+) -> None:
+    if tool == "pip":
+        (tmp_path / "programs/uv").unlink()
+        (tmp_path / "programs/pip3").symlink_to(Path(sys.executable).with_name("pip"))
+    prefix = tmp_path / "prefix"
+    options = ("--method", "tarball", "--source", "wheel", "--version", "9.10.2", "--cuda", "12")
+    more = (
+        "--arch",
+        "x86_64",
+        "--no-gpu",
+        "--prefix",
+        prefix,
+        "--matrix",
+        tmp_path / "matrix.yaml",
+    )
+    script = cli("install", *options, *more, "--dry-run", "--format", "shell").stdout
+    assert sys.executable not in script
+    assert str(tmp_path / "programs") not in script
+    subprocess.run(["sh", "-c", script], env=cli.environ, cwd=tmp_path, check=True)
+    assert (prefix / "lib/libcudnn.so.9").exists()
 
 
 # -- images without a Docker engine
