@@ -13,8 +13,8 @@ from cudnn_doctor.install.download import cached, download_to
 from cudnn_doctor.install.lock import Lock, request_from
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.source import archive_fetch, wheel_fetch
 from cudnn_doctor.install.state import State
-from cudnn_doctor.install.tarball import archive_fetch, wheel_fetch
 from cudnn_doctor.matrix.model import Matrix
 
 

@@ -14,7 +14,7 @@ from support.cli import Cli
 
 from cudnn_doctor.install.brought import identify
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.tarball import archive_fetch
+from cudnn_doctor.install.source import archive_fetch
 from cudnn_doctor.matrix.load import load
 
 
