@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from cudnn_doctor.install.packages import ENVIRON, Choice, Target, refused
@@ -16,6 +18,8 @@ from cudnn_doctor.machine.model import Machine, Package
 _SECONDS = 120.0
 _STALE = ("Unable to locate", "was not found", "No match for", "not found in package names")
 """What managers say of a version that only a fresh index will show."""
+_DEVELOPMENT = re.compile(r"^libcudnn\d+-dev")
+_ALTERNATIVES = Path("/var/lib/dpkg/alternatives/libcudnn")
 _FOREIGN_OK = ("wsl-ubuntu", "cross-linux-sbsa")
 
 
@@ -81,6 +85,27 @@ def in_the_way(choice: Choice, request: InstallRequest, installed: dict[str, Pac
     if choice.row.repo == "nvidia":
         others |= {"nvidia-cudnn"}
     return sorted((others & installed.keys()) - wanted)
+
+
+def shared_names(choice: Choice, installed: dict[str, Package]) -> Iterator[str]:
+    """Warnings of development packages of another major, which offer the same unversioned names;
+    raises where the list of who offers them is damaged, at which their scripts would fail."""
+    dev = next((t.name for t in choice.targets if _DEVELOPMENT.search(t.name)), None)
+    if dev is None:
+        return
+    if _ALTERNATIVES.is_file() and not _ALTERNATIVES.stat().st_size:
+        raise refused(
+            "the list of alternatives of libcudnn is empty, so that no development package can be "
+            "set up",
+            f"remove it: `rm {_ALTERNATIVES}`",
+            str(_ALTERNATIVES),
+        )
+    for name in installed:
+        if _DEVELOPMENT.search(name) and _series(name)[:1] != _series(dev)[:1]:
+            yield (
+                f"{name} is there too: cudnn.h and libcudnn.so are those of one of both; "
+                "see and choose with `update-alternatives --config libcudnn`"
+            )
 
 
 class Foreseen(NamedTuple):

@@ -18,6 +18,7 @@ from cudnn_doctor.install.foresee import (
     refuse_foreign_repositories,
     refuse_held,
     rehearse,
+    shared_names,
 )
 from cudnn_doctor.install.packages import (
     ENVIRON,
@@ -58,6 +59,7 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     refuse_held(targets, installed, drop)
     known = _configured(choice, machine, request)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
+    warnings += [] if request.fresh else shared_names(choice, installed)
     foreseen = Foreseen()
     if known is not None and not request.fresh:
         foreseen = rehearse(choice, drop)
@@ -72,7 +74,7 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         *steps,
         *([] if request.fresh else [_guard(manager, manager.install(targets, drop), going)]),
         _run(f"install {shown}", manager.install(targets, drop)),
-        *manager.after([t for t in targets if "cudnn" in t.name], hold=request.hold),
+        *manager.after(_not_held(targets, installed), hold=request.hold),
         *([] if request.fresh else [_proof(choice, request, matrix)]),
     ]
     return Plan(
@@ -87,6 +89,12 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
         space_needed=_space(request, matrix, going),
         packages={target.name: target.version for target in targets},
     )
+
+
+def _not_held(targets: list[Target], installed: dict[str, Package]) -> list[Target]:
+    """What a hold would be new for, so that its undo takes no hold of others away."""
+    held = {name for name, package in installed.items() if package.held}
+    return [t for t in targets if "cudnn" in t.name and t.name not in held]
 
 
 def _going(

@@ -68,7 +68,7 @@ class Apt:
     def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
         names = tuple(target.name for target in targets)
         steps: list[AnyStep] = [RemoveTree(title="remove the pin", path=_PINS, needs_root=True)]
-        if hold:
+        if hold and names:
             steps.append(
                 Run(
                     title=f"hold {', '.join(names)}",

@@ -38,7 +38,7 @@ class Zypper(rpm.RpmDatabase):
 
     def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
         names = tuple(target.name for target in targets)
-        if not hold:
+        if not (hold and names):
             return []
         return [
             Run(

@@ -170,8 +170,8 @@ def test_down_and_back_up_again(root: Path, matrix: Matrix) -> None:
     assert roots.inside(root, versions) == both("9.12.0.46")
 
 
-def held_install(matrix: Matrix) -> None:
-    install(matrix, "9.10.2.21", hold=True)
+def held_install(matrix: Matrix) -> str:
+    return install(matrix, "9.10.2.21", hold=True)
 
 
 def test_held_packages_are_respected(root: Path, matrix: Matrix) -> None:
@@ -203,6 +203,52 @@ def test_cudnn_8_beside_9(root: Path, matrix: Matrix) -> None:
     now = roots.inside(root, versions)
     assert now["libcudnn8"] == "8.9.7.29-1+cuda12.2"
     assert now["libcudnn9-cuda-12"] == "9.12.0.46-1"
+
+
+def test_a_hold_alone_is_taken_back_alone(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "9.10.2.21")
+    roots.inside(root, shell, "apt-mark hold libcudnn9-dev-cuda-12")
+    receipt = str(roots.inside(root, held_install, matrix))
+    assert roots.inside(root, versions)["libcudnn9-cuda-12"] == "9.10.2.21-1 held"
+    roots.inside(root, roll_back, receipt)
+    dev = {"libcudnn9-dev-cuda-12": "9.10.2.21-1 held"}
+    assert roots.inside(root, versions) == both("9.10.2.21") | dev
+
+
+def warned_install(matrix: Matrix, version: str) -> tuple[tuple[str, ...], str]:
+    made = plan(matrix, version)
+    return made.warnings, str(executor.execute(made, STATE, Silent()))
+
+
+def test_development_packages_of_two_majors_are_foreseen(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "8.9.7.29")
+    header = "readlink -f /usr/include/cudnn.h"
+    assert "cudnn_v8.h" in roots.inside(root, shell, header)
+    warnings, receipt = roots.inside(root, warned_install, matrix, "9.12.0.46")
+    assert any("libcudnn8-dev" in w and "update-alternatives" in w for w in warnings)
+    assert "cudnn_v9.h" in roots.inside(root, shell, header)
+    roots.inside(root, roll_back, receipt)
+    assert "cudnn_v8.h" in roots.inside(root, shell, header)
+
+
+def test_a_damaged_list_of_alternatives_is_foreseen(root: Path, matrix: Matrix) -> None:
+    (root / "var/lib/dpkg/alternatives/libcudnn").touch()
+    with pytest.raises(DoctorError, match="alternatives") as caught:
+        roots.inside(root, install, matrix, "9.12.0.46")
+    roots.inside(root, shell, caught.value.next_step.split("`")[1])
+    roots.inside(root, install, matrix, "9.12.0.46")
+    assert roots.inside(root, versions) == both("9.12.0.46")
+
+
+def test_the_distributions_own_package_gives_way_and_comes_back(root: Path, matrix: Matrix) -> None:
+    roots.inside(root, install, matrix, "9.10.2.21")
+    roots.inside(root, shell, "apt-get install -y nvidia-cudnn")
+    roots.inside(root, shell, "dpkg --purge $(dpkg-query -Wf '${Package} ' 'libcu[bd]*')")
+    warnings, receipt = roots.inside(root, warned_install, matrix, "9.12.0.46")
+    assert any("nvidia-cudnn" in warning for warning in warnings)
+    assert roots.inside(root, versions) == both("9.12.0.46")
+    roots.inside(root, roll_back, receipt)
+    assert roots.inside(root, versions) == {"nvidia-cudnn": "8.5.0.96~cuda11.7"}
 
 
 def test_a_key_with_another_fingerprint_is_not_let_in(root: Path) -> None:
@@ -380,8 +426,9 @@ def state_of_files(root: Path) -> dict[str, str]:
     told = roots.inside(root, shell, "dpkg -V; dpkg --audit; dpkg-query -W 'libcudnn*'")
     scripts = sorted(p for p in (root / "var/lib/dpkg/info").glob("libcudnn*"))
     libraries = sorted((root / debs.FOLDER).glob("libcudnn*"))
-    found = {str(p.relative_to(root)): p.read_bytes().hex() for p in (*scripts, *libraries)}
-    return {"dpkg": told, **found}
+    links = {str(p): os.readlink(p) for p in libraries if p.is_symlink()}
+    found = (*scripts, *(p for p in libraries if not p.is_symlink()))
+    return {"dpkg": told, **links, **{str(p): p.read_bytes().hex() for p in found}}
 
 
 @pytest.mark.usefixtures("only_the_newest")

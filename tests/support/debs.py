@@ -14,16 +14,43 @@ BUILDS = ("9.1.0.70", "9.10.2.21", "9.12.0.46")
 FOLDER = "usr/lib/x86_64-linux-gnu"
 
 
+INCLUDE = "usr/include/x86_64-linux-gnu"
+_CHOICE = """#!/bin/sh
+set -e
+update-alternatives --install /usr/include/cudnn.h libcudnn /{include}/cudnn_v{major}.h {major}0 \\
+  --slave /{folder}/libcudnn.so libcudnn_so /{folder}/libcudnn.so.{major}
+"""
+_NO_CHOICE = """#!/bin/sh
+set -e
+update-alternatives --remove libcudnn /{include}/cudnn_v{major}.h
+"""
+
+
 def build_deb(
-    folder: Path, name: str, version: str, files: dict[str, Path], fields: Sequence[str] = ()
+    folder: Path,
+    name: str,
+    version: str,
+    files: dict[str, Path],
+    fields: Sequence[str] = (),
+    *,
+    alternative: str = "",
 ) -> None:
-    """One binary package; ``files`` are places and what is put there (links stay links)."""
+    """One binary package; ``files`` are places and what is put there (links stay links).
+
+    ``alternative``: cuDNN's major, for which its scripts offer a header and a link, as NVIDIA's
+    development packages do.
+    """
     tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "DEBIAN").mkdir(parents=True)
     head = (f"Package: {name}", f"Version: {version}", "Architecture: amd64", *fields)
     rest = ("Maintainer: cudatools <cudatools@example.org>", "Description: a stand-in", "")
     (tree / "DEBIAN/control").write_text("\n".join((*head, *rest)))
+    scripts = {"postinst": _CHOICE, "prerm": _NO_CHOICE} if alternative else {}
+    for script, text in scripts.items():
+        words = {"include": INCLUDE, "folder": FOLDER, "major": alternative}
+        (tree / "DEBIAN" / script).write_text(text.format(**words))
+        (tree / "DEBIAN" / script).chmod(0o755)
     for place, source in files.items():
         (tree / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, tree / place, follow_symlinks=False)
@@ -56,7 +83,7 @@ def build_packages(folder: Path, scratch: Path) -> None:
     for build in BUILDS:
         same = f"{build}-1"
         libraries, header = _libraries(scratch, build), _header(scratch, build)
-        place = "usr/include/x86_64-linux-gnu/cudnn_version_v9.h"
+        place = f"{INCLUDE}/cudnn_version_v9.h"
         build_deb(
             folder,
             "libcudnn9-cuda-12",
@@ -66,14 +93,17 @@ def build_packages(folder: Path, scratch: Path) -> None:
         )
         build_deb(folder, "libcudnn9-headers-cuda-12", same, {place: header})
         needs = f"libcudnn9-cuda-12 (= {same}), libcudnn9-headers-cuda-12 (= {same})"
-        build_deb(folder, "libcudnn9-dev-cuda-12", same, {}, [f"Depends: {needs}"])
+        needs = f"Depends: {needs}"
+        dev = {f"{INCLUDE}/cudnn_v9.h": header}
+        build_deb(folder, "libcudnn9-dev-cuda-12", same, dev, [needs], alternative="9")
         excludes = ["Conflicts: libcudnn9-cuda-12, libcudnn9-dev-cuda-12"]
         jit = {place: path for place, path in libraries.items() if fakewheels.JIT.match(path.name)}
         build_deb(folder, "libcudnn9-jit-cuda-12", same, jit, excludes)
     for build in ("8.9.6.50", "8.9.7.29"):
         same = f"{build}-1+cuda12.2"
         build_deb(folder, "libcudnn8", same, _libraries(scratch, build))
-        build_deb(folder, "libcudnn8-dev", same, {}, [f"Depends: libcudnn8 (= {same})"])
+        needs, dev = f"Depends: libcudnn8 (= {same})", {f"{INCLUDE}/cudnn_v8.h": header}
+        build_deb(folder, "libcudnn8-dev", same, dev, [needs], alternative="8")
     build_deb(folder, "libcublas-12-8", "12.8.4.1-1", {})
     build_deb(folder, "nvidia-cudnn", "8.5.0.96~cuda11.7", {})
     build_deb(folder, "a-framework", "1.0", {}, ["Depends: nvidia-cudnn"])
