@@ -280,18 +280,23 @@ def paused(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-def test_an_untrusted_certificate_is_refused(
-    tmp_path: Path, server: RedistServer, state: State
+def test_only_a_trusted_certificate_is_accepted(
+    tmp_path: Path, server: RedistServer, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
-    command += ["-subj", "/CN=127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
     with serving(tmp_path / "root", certificate=(certificate, key)) as secure:
         with pytest.raises(DoctorError, match="certificate is not trusted") as caught:
             fetch(whole(secure), state, Silent())
         assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
         assert secure.requests == []
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+        assert fetch(whole(secure), state, Silent()).read_bytes() == DATA
 
 
 def test_nobody_listens(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
