@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,58 @@ _ALTERNATIVES = Path("/var/lib/dpkg/alternatives/libcudnn")
 _FOREIGN_OK = ("wsl-ubuntu", "cross-linux-sbsa")
 
 
-def refuse_held(targets: list[Target], installed: dict[str, Package], drop: list[str]) -> None:
+class Foreseen(NamedTuple):
+    """What is known of an installation before anything is changed."""
+
+    drop: tuple[str, ...] = ()
+    """Installed packages that have to go."""
+    going: tuple[str, ...] = ()
+    """Installed packages that go or of which another version may come: kept for an undo."""
+    warnings: tuple[str, ...] = ()
+
+
+def foresee(
+    choice: Choice, request: InstallRequest, machine: Machine, *, configured: bool
+) -> Foreseen:
+    """Look for all that could go wrong; raises DoctorError (NOTHING_CHANGED) where it would.
+
+    The manager is asked only where the right repository is ``configured``.
+    """
+    manager, targets = choice.manager, choice.targets
+    installed = {p.name: p for p in machine.packages}
+    refuse_foreign_repositories(choice, machine)
+    if request.hold and (reason := manager.cannot_hold()):
+        raise refused(f"the packages cannot be held: {reason}", "or leave --hold out")
+    drop = in_the_way(choice, request, installed)
+    refuse_held(targets, installed, drop)
+    warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
+    warnings += shared_names(choice, installed)
+    replaced, also = rehearse(choice, drop) if configured else ([], [])
+    going = _going(targets, installed, (*drop, *replaced))
+    if going and (reason := manager.cannot_keep()):
+        told = ", ".join(going)
+        warnings.append(
+            f"{told} cannot be kept ({reason}): an undo needs a repository that still has that"
+        )
+        going = ()
+    return Foreseen(tuple(drop), going, tuple(dict.fromkeys((*warnings, *also))))
+
+
+def _going(
+    targets: list[Target], installed: dict[str, Package], foreseen: Iterable[str]
+) -> tuple[str, ...]:
+    """Those foreseen, and all of cuDNN's, because a rehearsal tells nothing before the repository
+    is known."""
+    wanted = {target.name: target.version for target in targets}
+    going = [
+        name
+        for name, package in installed.items()
+        if "cudnn" in name and not fnmatch.fnmatch(package.version, wanted.get(name, "-"))
+    ]
+    return tuple(sorted({*going, *foreseen}))
+
+
+def refuse_held(targets: list[Target], installed: dict[str, Package], drop: Sequence[str]) -> None:
     """Held packages that would have to go or whose version would have to change."""
     wanted = {target.name: target.version or "*" for target in targets}
     series = [_series(name) for name in wanted]
@@ -108,17 +159,12 @@ def shared_names(choice: Choice, installed: dict[str, Package]) -> Iterator[str]
             )
 
 
-class Foreseen(NamedTuple):
-    """What a rehearsal tells."""
+def rehearse(choice: Choice, drop: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Installed packages that would be replaced, and warnings, both by the manager's rehearsal.
 
-    warnings: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-    """Installed packages of which another version would come."""
-
-
-def rehearse(choice: Choice, drop: list[str]) -> Foreseen:
-    """Let the manager rehearse; raises where it fails or removes what is not cuDNN's. A manager
-    that is not here, or does not know the version yet, foresees nothing."""
+    Raises where it fails or removes what is not cuDNN's. A manager that is not here, or does not
+    know the version yet, foresees nothing.
+    """
     with tempfile.TemporaryDirectory(prefix="cudnn-doctor-") as scratch:
         argv = choice.manager.rehearse(choice.targets, drop, scratch)
         try:
@@ -132,11 +178,11 @@ def rehearse(choice: Choice, drop: list[str]) -> Foreseen:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            return Foreseen()
+            return [], []
     output = done.stdout.decode("utf-8", "replace").strip()
     if objection := choice.manager.objection(done.returncode, output, choice.targets):
         if choice.repository and any(sign in objection for sign in _STALE):
-            return Foreseen()
+            return [], []
         tail = "\n".join(objection.splitlines()[-12:])
         raise refused(
             f"{choice.manager.name} foresees that it cannot do this:\n{tail}",
@@ -151,5 +197,5 @@ def rehearse(choice: Choice, drop: list[str]) -> Foreseen:
             f"{', '.join(foreign)}",
             "mend the conflict first, or use --method tarball",
         )
-    warnings = (f"removes {name}" for name in removed if name not in drop)
-    return Foreseen(tuple(warnings), (*choice.manager.replaced(output), *removed))
+    warnings = [f"removes {name}" for name in removed if name not in drop]
+    return [*choice.manager.replaced(output), *removed], warnings

@@ -49,7 +49,7 @@ def settle(installed: Mapping[str, str], before: Mapping[str, str] | None = None
     for folder in STORE.glob("*"):
         name, _, version = folder.name.partition("=")
         old = before is not None and before.get(name) != version
-        if old or installed.get(name) == version or not _folder(name, version).is_dir():
+        if old or installed.get(name) == version or folder.name.startswith("."):
             shutil.rmtree(folder, ignore_errors=True)
     if STORE.is_dir() and not any(STORE.iterdir()):
         STORE.rmdir()

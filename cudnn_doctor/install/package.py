@@ -7,19 +7,11 @@ when the plan is made, where it knows the repository, and once more in the plan 
 
 from __future__ import annotations
 
-import fnmatch
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from cudnn_doctor.install.foresee import (
-    Foreseen,
-    in_the_way,
-    refuse_foreign_repositories,
-    refuse_held,
-    rehearse,
-    shared_names,
-)
+from cudnn_doctor.install.foresee import Foreseen, foresee
 from cudnn_doctor.install.packages import (
     ENVIRON,
     Choice,
@@ -32,7 +24,7 @@ from cudnn_doctor.install.packages import (
 from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.unpack import free_space_for
-from cudnn_doctor.machine.model import Machine, Package
+from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import DistroPackage, Matrix
 
@@ -49,66 +41,47 @@ def plan_package(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     if request.fresh:
         machine = Machine(system=machine.system)
     choice = _choose(request, machine, matrix)
-    manager, targets = choice.manager, choice.targets
-    targets += _companions(request, machine, targets)
-    installed = {p.name: p for p in machine.packages}
-    refuse_foreign_repositories(choice, machine)
-    if request.hold and not request.fresh and (reason := manager.cannot_hold()):
-        raise refused(f"the packages cannot be held: {reason}", "or leave --hold out")
-    drop = in_the_way(choice, request, installed)
-    refuse_held(targets, installed, drop)
     known = _configured(choice, machine, request)
-    warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
-    warnings += [] if request.fresh else shared_names(choice, installed)
     foreseen = Foreseen()
-    if known is not None and not request.fresh:
-        foreseen = rehearse(choice, drop)
-    going = _going(targets, installed, (*drop, *foreseen.replaced))
-    steps = _repository_steps(choice, request, known)
-    if manager.rehearses and not request.fresh:
-        steps.append(_run("rehearse the installation", manager.rehearse(targets, drop)))
-    shown = ", ".join(f"{t.name} {t.version}".strip() for t in targets)
-    steps = [
-        *([] if request.fresh else [_guard(manager)]),
-        *manager.before(targets, request.version),
-        *steps,
-        *([] if request.fresh else [_guard(manager, manager.install(targets, drop), going)]),
-        _run(f"install {shown}", manager.install(targets, drop)),
-        *manager.after(_not_held(targets, installed), hold=request.hold),
-        *([] if request.fresh else [_proof(choice, request, matrix)]),
-    ]
+    if not request.fresh:
+        foreseen = foresee(choice, request, machine, configured=known is not None)
     return Plan(
         action="install",
         method="package",
         version=request.version,
         cuda=request.cuda,
         target="system",
-        steps=tuple(steps),
+        steps=(*_steps(choice, request, machine, matrix, foreseen),),
         reasons=(*request.reasons, *_reasons(choice, request, known)),
-        warnings=tuple(dict.fromkeys((*warnings, *foreseen.warnings))),
-        space_needed=_space(request, matrix, going),
-        packages={target.name: target.version for target in targets},
+        warnings=foreseen.warnings,
+        space_needed=_space(request, matrix, foreseen.going),
+        packages={target.name: target.version for target in choice.targets},
     )
 
 
-def _not_held(targets: list[Target], installed: dict[str, Package]) -> list[Target]:
+def _steps(
+    choice: Choice, request: InstallRequest, machine: Machine, matrix: Matrix, foreseen: Foreseen
+) -> Iterator[AnyStep]:
+    manager, targets = choice.manager, choice.targets
+    install = manager.install(targets, foreseen.drop)
+    if not request.fresh:
+        yield _guard(manager)
+    yield from manager.before(targets, request.version)
+    yield from _repository_steps(choice, request, _configured(choice, machine, request))
+    if not request.fresh:
+        if manager.rehearses:
+            yield _run("rehearse the installation", manager.rehearse(targets, foreseen.drop))
+        yield _guard(manager, install, foreseen.going)
+    yield _run(f"install {', '.join(f'{t.name} {t.version}'.strip() for t in targets)}", install)
+    yield from manager.after(_not_held(targets, machine), hold=request.hold)
+    if not request.fresh:
+        yield _proof(choice, request, matrix)
+
+
+def _not_held(targets: list[Target], machine: Machine) -> list[Target]:
     """What a hold would be new for, so that its undo takes no hold of others away."""
-    held = {name for name, package in installed.items() if package.held}
+    held = {package.name for package in machine.packages if package.held}
     return [t for t in targets if "cudnn" in t.name and t.name not in held]
-
-
-def _going(
-    targets: list[Target], installed: dict[str, Package], foreseen: Iterable[str]
-) -> tuple[str, ...]:
-    """Installed packages that others may replace: those foreseen, and all of cuDNN's, because a
-    rehearsal tells nothing before the repository is known."""
-    wanted = {target.name: target.version for target in targets}
-    going = [
-        name
-        for name, package in installed.items()
-        if "cudnn" in name and not fnmatch.fnmatch(package.version, wanted.get(name, "-"))
-    ]
-    return tuple(sorted({*going, *foreseen}))
 
 
 def _space(request: InstallRequest, matrix: Matrix, going: tuple[str, ...]) -> dict[str, int]:
@@ -165,6 +138,7 @@ def _choose(request: InstallRequest, machine: Machine, matrix: Matrix) -> Choice
         targets = _targets(row, request)
         if targets:
             used = repository if row.repo == "nvidia" else None
+            targets += _companions(request, machine, targets)
             return Choice(manager_named(name), row, targets, used, arch)
     place = f"{distro or 'this distribution'} {version}".strip()
     raise refused(

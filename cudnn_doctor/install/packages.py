@@ -64,11 +64,11 @@ class Manager(Protocol):
     def cannot_hold(self) -> str:
         """Why packages cannot be held here; empty where they can."""
 
-    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+    def install(self, targets: list[Target], drop: Sequence[str]) -> tuple[str, ...]:
         """Install or downgrade to the targets and remove ``drop``, in one transaction."""
 
     def rehearse(
-        self, targets: list[Target], drop: list[str], scratch: str = ""
+        self, targets: list[Target], drop: Sequence[str], scratch: str = ""
     ) -> tuple[str, ...]:
         """The same without doing it; with ``scratch`` (a folder for files of its own) as if
         ``before`` had been done."""
@@ -102,6 +102,9 @@ class Manager(Protocol):
         self, before: Mapping[str, str], now: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:
         """Commands that take away old packages whose successors are there beside them."""
+
+    def cannot_keep(self) -> str:
+        """Why installed packages cannot be kept for an undo; empty where they can."""
 
     def describe(self, name: str, version: str, folder: Path) -> None:
         """Write what the database says of an installed package into ``folder``, in whose folder

@@ -82,12 +82,12 @@ class Apt:
     def cannot_hold(self) -> str:
         return ""
 
-    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+    def install(self, targets: list[Target], drop: Sequence[str]) -> tuple[str, ...]:
         words = [f"{t.name}={t.version}" if t.version else t.name for t in targets]
         return (*_INSTALL, *words, *(f"{name}-" for name in drop))
 
     def rehearse(
-        self, targets: list[Target], drop: list[str], scratch: str = ""
+        self, targets: list[Target], drop: Sequence[str], scratch: str = ""
     ) -> tuple[str, ...]:
         argv = self.install(targets, drop)
         options: tuple[str, ...] = ("--simulate",)
@@ -128,6 +128,9 @@ class Apt:
         self, before: Mapping[str, str], now: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:
         return ()
+
+    def cannot_keep(self) -> str:
+        return ""
 
     def describe(self, name: str, version: str, folder: Path) -> None:
         repack_deb.describe(name, folder / TREE)

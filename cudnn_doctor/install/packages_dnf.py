@@ -60,13 +60,13 @@ class Dnf(rpm.RpmDatabase):
         plugin = "install python3-dnf-plugin-versionlock first"
         return f"dnf's versionlock plugin is not here: {plugin}" if done.returncode else ""
 
-    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+    def install(self, targets: list[Target], drop: Sequence[str]) -> tuple[str, ...]:
         words = [f"{t.name}-{t.version}" if t.version else t.name for t in targets]
         erase = ("--allowerasing",) if drop else ()
         return (*_COMMAND, *erase, "install", *words)
 
     def rehearse(
-        self, targets: list[Target], drop: list[str], scratch: str = ""
+        self, targets: list[Target], drop: Sequence[str], scratch: str = ""
     ) -> tuple[str, ...]:
         argv = self.install(targets, drop)
         return (argv[0], "--assumeno", *(word for word in argv[1:] if word != "-y"))

@@ -43,11 +43,11 @@ class Pacman:
     def cannot_hold(self) -> str:
         return "pacman holds by its configuration: add `IgnorePkg = cudnn` to /etc/pacman.conf"
 
-    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+    def install(self, targets: list[Target], drop: Sequence[str]) -> tuple[str, ...]:
         return ("pacman", "-S", "--noconfirm", "--needed", *(t.name for t in targets))
 
     def rehearse(
-        self, targets: list[Target], drop: list[str], scratch: str = ""
+        self, targets: list[Target], drop: Sequence[str], scratch: str = ""
     ) -> tuple[str, ...]:
         names = (t.name for t in targets)
         return ("pacman", "-S", "--print", "--print-format", "%n %v", *names)
@@ -91,6 +91,9 @@ class Pacman:
         self, before: Mapping[str, str], now: Mapping[str, str]
     ) -> tuple[tuple[str, ...], ...]:
         return ()
+
+    def cannot_keep(self) -> str:
+        return ""
 
     def describe(self, name: str, version: str, folder: Path) -> None:
         repack_pacman.describe(name, version, folder)

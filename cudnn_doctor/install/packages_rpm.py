@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install import repack_rpm
 from cudnn_doctor.install.packages import TREE, RepositoryFile, output_of
 from cudnn_doctor.install.plan import AnyStep, Run, WriteFile
@@ -94,6 +95,13 @@ class RpmDatabase:
                 stem, _, arch = name.rpartition(".")
                 named.append(f"{stem}-{before[name].rpartition(':')[2]}.{arch}")
         return (("rpm", "--erase", "--nodeps", *named),) if named else ()
+
+    def cannot_keep(self) -> str:
+        """Old releases of rpm do not give their headers away."""
+        try:
+            return "" if "--exportdb" in output_of(("rpmdb", "--help")) else "this rpm is too old"
+        except DoctorError as error:
+            return str(error)
 
     def describe(self, name: str, version: str, folder: Path) -> None:
         """Write down the header that rpm's database has of a package, or an imported key."""

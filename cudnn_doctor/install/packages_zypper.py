@@ -52,12 +52,12 @@ class Zypper(rpm.RpmDatabase):
     def cannot_hold(self) -> str:
         return ""
 
-    def install(self, targets: list[Target], drop: list[str]) -> tuple[str, ...]:
+    def install(self, targets: list[Target], drop: Sequence[str]) -> tuple[str, ...]:
         words = [f"{t.name}={t.version}" if t.version else t.name for t in targets]
         return (*_INSTALL, *words, *(f"!{name}" for name in drop))
 
     def rehearse(
-        self, targets: list[Target], drop: list[str], scratch: str = ""
+        self, targets: list[Target], drop: Sequence[str], scratch: str = ""
     ) -> tuple[str, ...]:
         argv = self.install(targets, drop)
         at = argv.index("install") + 1

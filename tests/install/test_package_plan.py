@@ -6,7 +6,7 @@ import pytest
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install.package import plan_package
-from cudnn_doctor.install.plan import FetchKey, Plan, Run, WriteFile
+from cudnn_doctor.install.plan import FetchKey, GuardSystem, Plan, Run, WriteFile
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine, Package, Repository, System
 from cudnn_doctor.matrix import load
@@ -107,3 +107,29 @@ def test_the_space_that_a_package_takes_is_asked_for_roughly(matrix: Matrix) -> 
     needed = fresh(matrix, system("ubuntu", "22.04"), "9.10.2.21", "12").space_needed
     assert 10**9 < needed["/usr"] < 4 * 10**9
     assert needed["/usr"] > needed["/var/cache"] > 5 * 10**8
+
+
+def test_what_is_replaced_is_kept_and_the_space_for_its_return_asked_for(
+    matrix: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/no-programs")
+    names = ("libcudnn9-cuda-12", "libcudnn9-headers-cuda-12", "libcudnn8", "libcublas-12-8")
+    old = tuple(Package(name=name, version="9.1.0.70-1", manager="dpkg") for name in names)
+    request = InstallRequest(method="package", version="9.10.2.21", cuda="12")
+    ubuntu = system("ubuntu", "22.04")
+    first = plan_package(request, Machine(system=ubuntu), matrix)
+    second = plan_package(request, Machine(system=ubuntu, packages=old), matrix)
+    kept = [step.keep for step in second.steps if isinstance(step, GuardSystem)]
+    assert kept == [(), ("libcudnn8", "libcudnn9-cuda-12", "libcudnn9-headers-cuda-12")]
+    assert second.space_needed["/usr"] == 2 * first.space_needed["/usr"]
+
+
+def test_what_cannot_be_kept_is_told_in_the_plan(
+    matrix: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/no-programs")  # no rpmdb either
+    old = (Package(name="libcudnn9-cuda-12", version="9.1.0.70-1", manager="rpm"),)
+    request = InstallRequest(method="package", version="9.10.2.21", cuda="12")
+    plan = plan_package(request, Machine(system=system("rhel", "9.4"), packages=old), matrix)
+    assert any("libcudnn9-cuda-12 cannot be kept" in warning for warning in plan.warnings)
+    assert not any(isinstance(step, GuardSystem) and step.keep for step in plan.steps)
