@@ -25,6 +25,7 @@ from cudnn_doctor.install.environment import Installer
 from cudnn_doctor.install.pins import requirements_of
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
+from cudnn_doctor.machine.redact import without_secrets
 
 _FIRST_UNSUFFIXED = 13
 """From CUDA 13 on the companions' names carry no ``-cuNN``."""
@@ -102,7 +103,8 @@ def pin_if_told(request: InstallRequest, machine: Machine) -> InstallRequest:
     try:
         return pin(request, machine)
     except DoctorError as error:
-        return msgspec.structs.replace(request, unpinned=error.what)
+        said = error.what.partition("\n")[2] or error.what
+        return msgspec.structs.replace(request, unpinned=without_secrets(said))
 
 
 def _of_this_machine() -> Installer:
