@@ -105,6 +105,8 @@ def test_only_the_newest_is_kept_and_list_tells_its_size(
     alone = [path for path in second.rglob("*") if path.lstat().st_nlink == 1]
     assert told == {"path": str(second), "bytes": sum(path.lstat().st_size for path in alone)}
     assert "kept for a rollback" in cli("list").stdout
+    report = cli.json("check", "--no-gpu")
+    assert [copy["folder"] for copy in report["machine"]["copies"]] == [f"{site}/nvidia/cudnn/lib"]
     cli("rollback", "--yes")
     go_offline(cli, index)
     between = tree(site)
