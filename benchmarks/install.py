@@ -4,8 +4,8 @@ A loopback server with a rate limit serves one cuDNN in three packings (xz of on
 blocks, wheel), made from real libraries: those of a folder (``--libs``), or of a JIT wheel that uv
 fetches. As in NVIDIA's archives, static libraries take as much room as the shared ones; their bytes
 are those of the shared ones. For each the time of ``cudnn-doctor install`` stands beside ``curl``,
-``sha256sum`` and ``tar xJf``, one after the other. Run it from the checkout; it needs curl, tar, xz
-and uv.
+``sha256sum`` and ``tar xJf``, one after the other, all taking turns; medians count. Run it from the
+checkout; it needs curl, tar and xz, and uv for the comparison with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,10 +31,11 @@ from typing import Any, NamedTuple
 REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO / "tests"))
 
-from support import fakewheels, redist  # noqa: E402
+from support import fakewheels, redist, xzpack  # noqa: E402
 from support.redist_server import serving  # noqa: E402
 
 VERSION = "9.13.0.50"
+BLOCK = 8 << 20
 PACKAGE = f"nvidia-cudnn-jit-cu12=={VERSION}"
 
 
@@ -93,21 +94,28 @@ def make_archive(root: Path, version: str, files: dict[str, Path], *, blocks: bo
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     top = target.name.removesuffix(".tar.xz")
-    options = ["--threads=2", "--block-size=8MiB"] if blocks else ["--threads=1"]
-    fresh = target.with_suffix(".new")
+    plain, fresh = target.with_suffix(".tar"), target.with_suffix(".new")
+    with tarfile.open(plain, mode="w", dereference=True) as tar:
+        for name, path in files.items():
+            tar.add(path, f"{top}/{name}")
+            if name.startswith("lib/"):
+                static = name.partition(".so")[0] + "_static.a"
+                tar.add(path, f"{top}/{static}")
+    chunks = list(xzpack.compress(pieces(plain, BLOCK)))
     with fresh.open("wb") as out:
-        xz = subprocess.Popen(["xz", "-c", "-3", *options], stdin=subprocess.PIPE, stdout=out)
-        with tarfile.open(fileobj=xz.stdin, mode="w|", dereference=True) as tar:
-            for name, path in files.items():
-                tar.add(path, f"{top}/{name}")
-                if name.startswith("lib/"):
-                    static = name.partition(".so")[0] + "_static.a"
-                    tar.add(path, f"{top}/{static}")
-        assert xz.stdin is not None
-        xz.stdin.close()
-        if xz.wait():
-            raise RuntimeError("xz failed")
+        if blocks:
+            xzpack.write_blocks(chunks, out)
+        else:
+            xzpack.write_one(chunks, pieces(plain, BLOCK), out)
+    plain.unlink()
     return fresh.rename(target)
+
+
+def pieces(path: Path, size: int) -> Iterator[bytes]:
+    """A file's bytes, so many at a time."""
+    with path.open("rb") as file:
+        while data := file.read(size):
+            yield data
 
 
 def make_wheel(root: Path, version: str, files: dict[str, Path]) -> Path:
@@ -237,7 +245,7 @@ def measure(base: Path, options: argparse.Namespace) -> dict[str, Any]:
             row |= one_row(bench, root, archive, rate, options.repeat)
             results["runs"].append(row)
             print(json.dumps(row), file=sys.stderr, flush=True)
-    results["uv"] = against_uv(bench, root, options.repeat)
+    results["uv"] = against_uv(bench, root, options.repeat) if shutil.which("uv") else None
     results["load_after"] = os.getloadavg()
     return results
 

@@ -25,14 +25,14 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 REPO = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPO), str(REPO / "tests"), str(REPO / "benchmarks")]
 
-from install import server  # noqa: E402
+from install import pieces, server  # noqa: E402
 from support import xzpack  # noqa: E402
 
 TOP = "cudnn-linux-x86_64-9.99.0.1_cuda12-archive"
@@ -89,13 +89,6 @@ def plain_archive(path: Path, unit: bytes, times: int) -> None:
         source.write_bytes(b"x")
         tar.add(source, f"{TOP}/lib/libcudnn.so.9")
     source.unlink()
-
-
-def pieces(path: Path, size: int) -> Iterator[bytes]:
-    """A file's bytes, so many at a time."""
-    with path.open("rb") as file:
-        while data := file.read(size):
-            yield data
 
 
 def make(root: Path, unit: bytes, times: int, block: int) -> dict[str, Archive]:
