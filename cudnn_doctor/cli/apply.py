@@ -10,12 +10,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
-from cudnn_doctor.cli.oneline import one_line
 from cudnn_doctor.errors import DoctorError, ExitCode
 
 if TYPE_CHECKING:
@@ -36,13 +34,20 @@ Wait = Annotated[
 ]
 Sudo = Annotated[bool, typer.Option("--sudo", help="Where root is needed, use sudo.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def _prefix(given: str | None) -> str | None:
+    from cudnn_doctor.install.prefix import checked
+
+    return None if given is None else checked(given)
+
+
 Prefix = Annotated[
     str | None,
     typer.Option(
-        "--prefix", metavar="DIR", callback=one_line, help="Folder that holds the versions."
+        "--prefix", metavar="DIR", callback=_prefix, help="Folder that holds the versions."
     ),
 ]
-
 
 _NETWORK = frozenset(
     (
@@ -83,11 +88,23 @@ def alone(how: How) -> Iterator[None]:
     from cudnn_doctor.report.progress import progress
 
     if how.dry_run:
+        tell_damaged()
         yield
         return
     with exclusive(locate(), how.wait):
         recover(locate(), progress())
+        tell_damaged()
         yield
+
+
+def tell_damaged() -> None:
+    """Say which receipts cannot be read and are passed over."""
+    from cudnn_doctor.install.receipts import damaged
+    from cudnn_doctor.install.state import locate
+    from cudnn_doctor.report.style import visible
+
+    for error in damaged(locate()):
+        typer.echo(visible(f"warning: {error.what} ({error.where})"), err=True)
 
 
 def apply(plan: Plan, how: How) -> None:
@@ -161,9 +178,9 @@ def become_root(how: How) -> None:
 
 def _root_is_needed(plan: Plan) -> DoctorError | None:
     """Why an ordinary user cannot do it; None when one can."""
-    place = Path(plan.target)
-    while not place.exists():
-        place = place.parent
+    from cudnn_doctor.install.folders import nearest
+
+    place = nearest(plan.target)
     if plan.needs_root:
         steps = "\n".join(f"  {step.title}" for step in plan.steps if step.needs_root)
         what = f"this needs root:\n{steps}"

@@ -19,6 +19,7 @@ def list_(prefix: ap.Prefix = None, as_json: ap.AsJson = False) -> None:
     from cudnn_doctor.install.state import locate
     from cudnn_doctor.report.style import visible
 
+    ap.tell_damaged()
     entries = installed(locate(), prefix)
     done = receipts(locate())
     aside = set_aside(locate(), prefix)

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import folders
+from cudnn_doctor.install import folders, ours
 from cudnn_doctor.install.folders import discard
 from cudnn_doctor.install.plan import (
     AnyStep,
@@ -42,7 +42,7 @@ def failed(what: str, path: str, error: OSError) -> DoctorError:
         errno.EDQUOT: "your disk quota is used up: free some space or choose another --prefix",
     }
     return DoctorError(
-        f"{what}: {os.strerror(error.errno or 0)}",
+        f"{what}: {error.strerror or error}",
         where=path,
         next_step=advice.get(error.errno or 0, ""),
         exit_code=ExitCode.NOTHING_CHANGED,
@@ -56,7 +56,7 @@ def make_folder(step: MakeFolder, saved: Path) -> None:
     path = Path(step.path)
     missing = [p for p in (path, *path.parents) if not p.exists()]
     saved.mkdir(parents=True, exist_ok=True)
-    (saved / _MADE).write_text("\n".join(map(str, missing)), "utf-8")
+    (saved / _MADE).write_text("\0".join(map(str, missing)), "utf-8")
     try:
         for folder in reversed(missing):
             folder.mkdir(mode=step.mode)
@@ -66,16 +66,19 @@ def make_folder(step: MakeFolder, saved: Path) -> None:
 
 
 def unmake_folder(step: MakeFolder, saved: Path) -> None:
-    record = saved / _MADE
-    if not record.exists():
-        return
-    for folder in filter(None, record.read_text("utf-8").split("\n")):
+    for folder in _made(saved):
         try:
             os.rmdir(folder)
         except FileNotFoundError:
             continue
         except OSError:
             return  # somebody else's files are in it by now
+
+
+def _made(saved: Path) -> list[str]:
+    record = saved / _MADE
+    made = record.read_text("utf-8").split("\0") if record.exists() else []
+    return [folder for folder in made if folder]
 
 
 def move_tree(step: MoveTree, saved: Path) -> None:
@@ -108,8 +111,11 @@ def kept(prefix: str) -> list[Path]:
 
 
 def remove_tree(step: RemoveTree, saved: Path) -> None:
+    is_folder = os.path.isdir(step.path) and not os.path.islink(step.path)
+    if is_folder:
+        ours.check_removal(step.path)
     try:
-        if os.path.isdir(step.path) and not os.path.islink(step.path):
+        if is_folder:
             discard(aside(step))
             folders.move(step.path, aside(step), saved)
         elif os.path.lexists(step.path):
@@ -144,7 +150,7 @@ def finish_remove_folder(step: RemoveFolder) -> None:
 def write_file(step: WriteFile, saved: Path) -> None:
     try:
         _keep(step.path, saved)
-        _replace_file(step.path, step.content.encode(), step.mode)
+        _replace_file(step.path, step.data, step.mode)
     except OSError as error:
         raise failed("cannot write", step.path, error) from error
 
@@ -225,9 +231,8 @@ def inverse(  # noqa: PLR0911
 ) -> list[AnyStep]:
     """The steps that take a finished one back later (``rollback``)."""
     if isinstance(step, MakeFolder):
-        record = saved / _MADE
-        made = record.read_text("utf-8").split("\n") if record.exists() else []
-        return [RemoveFolder(title=f"remove {p} if it is empty", path=p) for p in made if p]
+        made = _made(saved)
+        return [RemoveFolder(title=f"remove {p} if it is empty", path=p) for p in made]
     if isinstance(step, MoveTree):
         return [RemoveTree(title=f"remove {step.target}", path=step.target)]
     if isinstance(step, GuardSystem):
@@ -262,6 +267,6 @@ def _inverse_of_write(path: str, saved: Path) -> AnyStep:
     if link.is_symlink():
         return SwitchLink(title=f"restore {path}", path=path, target=os.readlink(link))
     if old.is_file():
-        text, mode = old.read_text("utf-8"), old.stat().st_mode & 0o7777
-        return WriteFile(title=f"restore {path}", path=path, content=text, mode=mode)
+        mode = old.stat().st_mode & 0o7777
+        return WriteFile.of(f"restore {path}", path, old.read_bytes(), mode)
     return RemoveTree(title=f"remove {path}", path=path)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
+from cudnn_doctor.errors import BadInput
+from cudnn_doctor.install import records
+
 NAME = ".cudnn-doctor.json"
+PKGCONFIG = "lib/pkgconfig/cudnn.pc"
+"""Written after the manifest."""
 _PIECE = 1 << 20
 
 
@@ -29,29 +35,26 @@ def write(folder: Path, known: Mapping[str, Entry]) -> None:
 
 
 def scan(folder: Path, known: Mapping[str, Entry] | None = None) -> dict[str, Entry]:
-    """Path below ``folder`` -> what is there, without this tool's own files; files that are
-    ``known`` are not read."""
+    """Path below ``folder`` -> what is there, without the manifest; files that are ``known`` are
+    not read. Raises OSError."""
     told = known or {}
-    paths = [
-        os.path.relpath(os.path.join(base, name), folder)
-        for base, _, names in os.walk(folder)
-        for name in names
-        if name != NAME
-    ]
+    paths = _names(folder)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        entries = pool.map(lambda path: told.get(path) or _entry(folder / path), sorted(paths))
-        return dict(zip(sorted(paths), entries, strict=True))
+        entries = pool.map(lambda path: told.get(path) or _entry(folder / path), paths)
+        return dict(zip(paths, entries, strict=True))
 
 
 def damage(folder: Path) -> list[str] | None:
     """What differs from the manifest, one line each; None when there is no manifest."""
-    try:
-        expected = msgspec.json.decode((folder / NAME).read_bytes(), type=dict[str, Entry])
-    except OSError:
+    if not os.path.lexists(folder / NAME):
         return None
-    except msgspec.MsgspecError as error:
-        return [f"{NAME} cannot be read: {error}"]
-    found = scan(folder)
+    try:
+        expected = records.read(folder / NAME, dict[str, Entry])
+        found = scan(folder)
+    except BadInput as error:
+        return [f"{NAME}: {error.what}"]
+    except OSError as error:
+        return [f"{error.filename} cannot be read: {error.strerror}"]
     return [
         f"{path} is missing" if path not in found else f"{path} was changed"
         for path, entry in sorted(expected.items())
@@ -59,9 +62,35 @@ def damage(folder: Path) -> list[str] | None:
     ]
 
 
+def strangers(folder: Path) -> list[str]:
+    """Paths below ``folder`` that the manifest does not name: all without a manifest, none where
+    it cannot be read."""
+    try:
+        told = records.read(folder / NAME, dict[str, Entry])
+    except BadInput:
+        told = {}
+        if os.path.lexists(folder / NAME):
+            return []
+    return [path for path in _names(folder) if path not in told and path != PKGCONFIG]
+
+
+def _names(folder: Path) -> list[str]:
+    """Relative paths of all in there that is no folder, without the manifest, sorted."""
+    return sorted(
+        os.path.relpath(os.path.join(base, name), folder)
+        for base, folders, names in os.walk(folder)
+        for name in (*names, *(f for f in folders if os.path.islink(os.path.join(base, f))))
+        if name != NAME
+    )
+
+
 def _entry(path: Path) -> Entry:
-    if path.is_symlink():
+    """Of what is neither file nor link an empty one: to open a pipe would be to wait for ever."""
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
         return Entry(link=os.readlink(path))
+    if not stat.S_ISREG(mode):
+        return Entry()
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while data := file.read(_PIECE):

@@ -97,11 +97,26 @@ class RemoveFolder(Step, frozen=True, kw_only=True):
 
 
 class WriteFile(Step, frozen=True, kw_only=True):
-    """Write a small text file atomically; what stood there is kept for undo."""
+    """Write a small file atomically; what stood there is kept for undo."""
 
     path: str
-    content: str
+    content: str = ""
+    raw: bytes = b""
+    """The content where it is no UTF-8 text (base64 in documents)."""
     mode: int = 0o644
+
+    @property
+    def data(self) -> bytes:
+        """What will be in it."""
+        return self.raw or self.content.encode()
+
+    @staticmethod
+    def of(title: str, path: str, data: bytes, mode: int = 0o644) -> WriteFile:
+        """The step for any bytes."""
+        try:
+            return WriteFile(title=title, path=path, content=data.decode(), mode=mode)
+        except UnicodeDecodeError:
+            return WriteFile(title=title, path=path, raw=data, mode=mode)
 
 
 class SwitchLink(Step, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import manifest
 from cudnn_doctor.install.plan import (
     AnyStep,
@@ -32,6 +33,37 @@ from cudnn_doctor.install.plan import (
 
 SYSTEM = "/opt/cudnn"
 CONF = "/etc/ld.so.conf.d/cudnn-doctor.conf"
+LINKS = {
+    "current": re.compile(r"[^/]+-cuda[^/]+"),
+    "include": re.compile("current/include"),
+    "lib": re.compile("current/lib"),
+}
+"""Links in a prefix, and where this tool lets them lead."""
+_LONGEST_NAME, _LONGEST = 255, 3500
+"""Bytes; below what Linux allows a path, for what will lie in the prefix."""
+
+
+def checked(given: str) -> str:
+    """The absolute path of a prefix, with ``~`` expanded.
+
+    Raises DoctorError (USAGE) where no prefix can have that name.
+    """
+    path = os.path.abspath(os.path.expanduser(given))
+    if not given.strip():
+        what = "the prefix is empty"
+    elif not path.isprintable():
+        what = f"a prefix has no control characters and is UTF-8: {given!a}"
+    elif ":" in path or ";" in path:
+        what = f"search paths could not name it, for they are divided at : and ; ({path})"
+    elif max(len(os.fsencode(path)) - _LONGEST, *map(_excess, path.split("/"))) > 0:
+        what = f"the prefix is too long: {path[:40]}..."
+    else:
+        return path
+    raise DoctorError(what, next_step="give another --prefix", exit_code=ExitCode.USAGE)
+
+
+def _excess(name: str) -> int:
+    return len(os.fsencode(name)) - _LONGEST_NAME
 
 
 def default(*, as_root: bool = False) -> str:
@@ -39,7 +71,7 @@ def default(*, as_root: bool = False) -> str:
     if as_root or os.geteuid() == 0:
         return SYSTEM
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
-    return f"{data}/cudnn"
+    return checked(f"{data}/cudnn")
 
 
 def folder_name(release: str, cuda: str, flavour: str = "full") -> str:
@@ -109,7 +141,7 @@ def make_current(prefix: str, name: str, *, ldconfig: bool) -> tuple[AnyStep, ..
             WriteFile(
                 title="tell the dynamic loader",
                 path=CONF,
-                content=f"{prefix}/current/lib\n",
+                content=_conf(prefix),
                 needs_root=True,
             ),
             refresh_cache(),
@@ -119,18 +151,17 @@ def make_current(prefix: str, name: str, *, ldconfig: bool) -> tuple[AnyStep, ..
 
 def only_changes(steps: list[AnyStep]) -> list[AnyStep]:
     """Leave out what is so already; none at all when only loader-cache runs would be left."""
-    kept = [step for step in steps if not _is_so(step)]
+    kept = [step for step in steps if not is_so(step)]
     return [] if all(isinstance(step, Run) for step in kept) else kept
 
 
-def _is_so(step: AnyStep) -> bool:
-    if isinstance(step, MakeFolder):
-        return os.path.isdir(step.path)
+def is_so(step: AnyStep) -> bool:
+    """Whether there is nothing to do, because a file, link or folder is what the step makes."""
     if isinstance(step, SwitchLink):
         return os.path.islink(step.path) and os.readlink(step.path) == step.target
     if isinstance(step, WriteFile) and os.path.isfile(step.path):
-        return Path(step.path).read_bytes() == step.content.encode()
-    return False
+        return Path(step.path).read_bytes() == step.data
+    return isinstance(step, MakeFolder) and os.path.isdir(step.path)
 
 
 def make_none_current(
@@ -177,6 +208,25 @@ def cache_is_undone() -> Run:
         quiet=True,
         may_fail=True,
     )
+
+
+def texts_at(path: str, prefix: str) -> tuple[str, ...]:
+    """What this tool may have written into a file of a prefix; nothing where it writes none."""
+    if path == f"{prefix}/env.sh":
+        return tuple(_env_script(prefix, loader_told=told) for told in (False, True))
+    if path == CONF:
+        return (_conf(prefix),)
+    name = os.path.basename(path)
+    return (_modulefile(prefix, name),) if path == module_of(prefix, name) else ()
+
+
+def mark_of(text: str) -> str:
+    """How such a file begins, by which it is known also when it was edited."""
+    return "\n".join(text.split("\n")[:2])
+
+
+def _conf(prefix: str) -> str:
+    return f"{prefix}/current/lib\n"
 
 
 def _env_script(prefix: str, *, loader_told: bool) -> str:

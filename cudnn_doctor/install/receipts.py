@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import files, guard, kept, manifest
+from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.install import files, guard, kept, ours
 from cudnn_doctor.install import prefix as prefixes
-from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.journal import RECEIPT_ID, Journal
 from cudnn_doctor.install.plan import (
     AnyStep,
     GuardPackages,
     MoveTree,
     Plan,
     RemoveTree,
+    SwitchLink,
     WriteFile,
 )
 from cudnn_doctor.install.state import State
@@ -43,15 +44,39 @@ class Installed(NamedTuple):
 
 
 def receipts(state: State) -> list[Receipt]:
-    """All receipts, oldest first; raises BadInput for a damaged one."""
-    folders = sorted(state.receipts.iterdir()) if state.receipts.is_dir() else []
-    return [Receipt(folder.name, folder, Journal.open(folder).plan) for folder in folders]
+    """All receipts that can be read, oldest first."""
+    return [found for found in _read_all(state) if isinstance(found, Receipt)]
+
+
+def damaged(state: State) -> list[BadInput]:
+    """Why the others cannot be read; ``where`` begins with the receipt's folder."""
+    return [found for found in _read_all(state) if isinstance(found, BadInput)]
+
+
+def _read_all(state: State) -> Iterator[Receipt | BadInput]:
+    """What else lies among the receipts is none of this tool's."""
+    try:
+        names = sorted(os.listdir(state.receipts)) if state.receipts.is_dir() else []
+    except OSError as error:
+        raise files.failed("cannot list the receipts", str(state.receipts), error) from error
+    for folder in (state.receipts / name for name in names if RECEIPT_ID.fullmatch(name)):
+        try:
+            yield Receipt(folder.name, folder, Journal.open(folder).plan)
+        except BadInput as error:
+            yield error
 
 
 def standing(all_receipts: list[Receipt]) -> list[Receipt]:
-    """Those that were not taken back, nor are themselves the taking back of one."""
+    """Those that were not taken back, nor are themselves the taking back of one, nor were made in
+    an environment that is gone."""
     undone = {receipt.plan.undoes for receipt in all_receipts}
-    return [r for r in all_receipts if not r.plan.undoes and r.id not in undone]
+    known = [r for r in all_receipts if not r.plan.undoes and r.id not in undone]
+    return [r for r in known if not _is_gone(r.plan)]
+
+
+def _is_gone(plan: Plan) -> bool:
+    place = plan.target
+    return plan.method == "wheel" and place.startswith("/") and not os.path.isdir(place)
 
 
 def installed(state: State, prefix: str | None = None) -> list[Installed]:
@@ -101,6 +126,9 @@ def plan_rollback(state: State, wanted: str | None = None) -> Plan:
     """Take back the newest change, or the one with this id if no later one builds on it."""
     known = standing(receipts(state))
     chosen = [r for r in known if wanted is None or r.id == wanted][-1:]
+    for error in damaged(state):
+        if not chosen or error.where > str(chosen[0].folder):
+            raise error  # who knows what it built on
     if not chosen:
         raise DoctorError(
             f"there is no receipt {wanted}" if wanted else "there is nothing to take back",
@@ -143,12 +171,12 @@ def _taken_back(receipt: Receipt, action: str) -> Plan:
 
 
 def _changed_since(plan: Plan) -> tuple[str, ...]:
+    """Of the last step on each path, because one plan may write a file more than once."""
+    last = {s.path: s for s in plan.steps if isinstance(s, WriteFile | SwitchLink)}
     return tuple(
-        f"{step.path} was changed since; that is lost"
-        for step in plan.steps
-        if isinstance(step, WriteFile)
-        and os.path.isfile(step.path)
-        and Path(step.path).read_bytes() != step.content.encode()
+        ours.edited(path)
+        for path, step in last.items()
+        if os.path.lexists(path) and not prefixes.is_so(step)
     )
 
 
@@ -171,12 +199,6 @@ def plan_uninstall(state: State, entry: Installed) -> Plan:
         receipt = next(r for r in receipts(state) if r.id == entry.receipt)
         return _taken_back(receipt, "uninstall")
     prefix, name = entry.target, entry.name
-    if manifest.damage(Path(prefix, name)) is None:
-        raise DoctorError(
-            "that folder is not this tool's work, and it is not removed",
-            where=f"{prefix}/{name}",
-            exit_code=ExitCode.NOTHING_CHANGED,
-        )
     told = prefixes.loader_is_told(prefix)
     others = [other for other in prefixes.versions(prefix) if other != name]
     steps: list[AnyStep] = []
@@ -264,7 +286,7 @@ def _plan(
     warnings: tuple[str, ...] = (),
     undoes: str = "",
 ) -> Plan:
-    return Plan(
+    plan = Plan(
         action=action,
         method=like.method,
         version=like.version,
@@ -275,3 +297,4 @@ def _plan(
         warnings=warnings,
         undoes=undoes,
     )
+    return ours.settled(plan) if plan.method == "tarball" else plan

@@ -34,10 +34,13 @@ def plan_path(environment: Environment, wanted: SearchPath) -> list[AnyStep]:
     add = [f for word, folders in told if word == "with" for f in shlex.split(folders)]
     drop = [f for f in dict.fromkeys([*drop, *wanted.drop]) if f not in wanted.add]
     add = [f for f in dict.fromkeys([*wanted.add, *add]) if f not in wanted.drop]
-    write = WriteFile(
-        title=f"set LD_LIBRARY_PATH in {script}",
-        path=str(script),
-        content=_BLOCK.sub("", old) + _block(drop, add),
+    text = _BLOCK.sub("", old) + _block(drop, add)
+    mode = script.stat().st_mode & 0o7777 if script.is_file() else 0o644
+    write = WriteFile.of(
+        f"set LD_LIBRARY_PATH in {script}",
+        str(script),
+        text.encode("utf-8", "surrogateescape"),
+        mode,
     )
     folder = MakeFolder(title=f"make {script.parent}", path=str(script.parent))
     return [write] if script.parent.is_dir() else [folder, write]

@@ -83,6 +83,11 @@ def _file(**options: Any) -> dict[str, Any]:
     return {"ansible.builtin.file": {k: _literal(v) for k, v in options.items()}}
 
 
+def _written(step: WriteFile) -> dict[str, Any]:
+    told = {"dest": _literal(step.path), "content": _literal(step.content)}
+    return {"ansible.builtin.copy": {**told, "mode": f"{step.mode:04o}"}}
+
+
 def _literal(value: Any) -> Any:
     """Text that Jinja leaves as it is: no brace is left that could begin something."""
     return re.sub(r"\{(?=[{%#])", "{{ '{' }}", value) if isinstance(value, str) else value
@@ -96,11 +101,5 @@ _MODULES: dict[type[Any], Callable[[Any], dict[str, Any]]] = {
         if step.target
         else _file(path=step.path, state="absent")
     ),
-    WriteFile: lambda step: {
-        "ansible.builtin.copy": {
-            "dest": _literal(step.path),
-            "content": _literal(step.content),
-            "mode": f"{step.mode:04o}",
-        }
-    },
+    WriteFile: lambda step: _script(step) if step.raw else _written(step),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import sys
@@ -148,8 +149,8 @@ def _portable(argv: Iterable[str]) -> str:
 
 def _write_file(step: WriteFile) -> Iterable[str]:
     end = "CUDNN_DOCTOR_END"
-    yield f"cat >{q(step.path)} <<'{end}'"
-    yield step.content.removesuffix("\n")
+    yield f"{'base64 -d' if step.raw else 'cat'} >{q(step.path)} <<'{end}'"
+    yield base64.b64encode(step.raw).decode() or step.content.removesuffix("\n")
     yield end
     if step.mode != 0o644:
         yield f"chmod {step.mode:o} {q(step.path)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Redist
-from support.cli import Cli
+from support.cli import Cli, tree
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor
@@ -184,3 +184,31 @@ def test_what_root_makes_is_for_all_to_read_and_its_records_for_root_alone(
     if os.geteuid() == 0:
         installed = {p: m for p, m in modes.items() if tmp_path / "p" in p.parents}
         assert installed and not [p for p, mode in installed.items() if not mode & 0o004]
+
+
+def test_damaged_receipts_are_told_and_passed_over(
+    cli: Cli, redist_tree: Redist, tmp_path: Path
+) -> None:
+    what = ("--cuda", "12", "--arch", "x86_64", "--source", "archive", "--prefix", tmp_path / "p")
+    where = ("--matrix", redist_tree.matrix, "--mirror", str(redist_tree.root), "--yes")
+    cli("install", "--version", "9.1.0", *what, *where)
+    before = tree(tmp_path / "p")
+    cli("install", "--version", "9.10.2", *what, *where)
+    receipts = tmp_path / "state/receipts"
+    (receipts / "README").write_text("stray")
+    (receipts / ".nfs0001").mkdir()
+    (receipts / "20200101T000000Z-00").mkdir()
+    (receipts / "20200101T000000Z-01").mkdir()
+    (receipts / "20200101T000000Z-01/plan.json").write_text('{"action": 3}')
+    listed = cli("list")
+    assert "9.10.2-cuda12" in listed.stdout
+    assert listed.stderr.count("20200101T000000Z") == 2
+    assert "README" not in listed.stderr
+    cli("use", "9.1.0", "--prefix", tmp_path / "p", "--yes")
+    cli("rollback", "--yes")
+    (receipts / "20990101T000000Z-00").mkdir()
+    refused = cli("rollback", "--yes", code=7).stderr
+    assert "20990101T000000Z-00" in refused and "next: " in refused
+    (receipts / "20990101T000000Z-00").rmdir()
+    cli("rollback", "--yes")
+    assert tree(tmp_path / "p") == before

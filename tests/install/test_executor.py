@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import executor, fromindex
+from cudnn_doctor.install import executor, fromindex, manifest
 from cudnn_doctor.install.plan import (
     MakeFolder,
     MoveTree,
@@ -51,6 +51,7 @@ def old_world(base: Path) -> Path:
     prefix = base / "prefix"
     (prefix / "9.1.0").mkdir(parents=True)
     (prefix / "9.1.0" / "lib").write_text("old")
+    manifest.write(prefix / "9.1.0", {})
     (prefix / "current").symlink_to("9.1.0")
     (prefix / "env.sh").write_text("old env")
     (base / "staged").mkdir()
