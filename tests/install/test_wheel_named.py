@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,3 +126,14 @@ def test_the_list_names_the_one_that_is_there_and_where_each_change_was(
     assert changes.count(f"  {prefix}\n") == 2
     cli("rollback", "--yes")
     assert [e["name"] for e in cli.json("list")["installed"]] == ["9.1.0-cuda12"]
+
+
+def test_an_environment_that_is_gone_is_in_nobodys_way(cli: Cli, prefix: Path) -> None:
+    other = prefix.with_name("other")
+    fakewheels.make_venv(other)
+    for place in (prefix, other):
+        cli(*ask(cli, "--python", place, "--cuda", "12", "--version", "9.10"))
+    shutil.rmtree(other)
+    assert [e["target"] for e in cli.json("list")["installed"]] == [str(prefix)]
+    cli("rollback", "--yes")
+    assert not list((prefix / wheelworld.SITE).glob("nvidia_cudnn_cu12-*"))
