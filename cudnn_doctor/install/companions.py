@@ -24,6 +24,7 @@ from cudnn_doctor.install import fromindex
 from cudnn_doctor.install.environment import Installer
 from cudnn_doctor.install.pins import requirements_of
 from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.interpreter import apart
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
 from cudnn_doctor.machine.redact import without_secrets
 
@@ -174,7 +175,7 @@ def _reported(item: dict[str, Any]) -> tuple[str, int]:
 def _answer(argv: Sequence[str], wanted: Sequence[str], seconds: float | None = None) -> str:
     try:
         done = subprocess.run(
-            argv,
+            apart(argv),
             input="".join(f"{line}\n" for line in wanted),
             capture_output=True,
             env={**os.environ, "LC_ALL": "C"},

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from cudnn_doctor.install.environment import Installer
 from cudnn_doctor.install.plan import Run
 from cudnn_doctor.install.unpack import free_space_for
+from cudnn_doctor.interpreter import apart
 
 _TYPICAL = {"nvidia-cublas": 600_000_000, "nvidia-cuda-nvrtc": 90_000_000}
 """Bytes of the companions' wheels where the index told none: what those of CUDA 12 have."""
@@ -55,7 +56,8 @@ def _typical(name: str) -> int:
 
 def _cache(command: tuple[str, ...]) -> str:
     """The installer's cache folder as it tells it; empty where it is switched off."""
-    done = subprocess.run([*command, "cache", "dir"], capture_output=True, text=True, check=False)
+    argv = (*apart(command), "cache", "dir")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 

@@ -28,7 +28,7 @@ def versions(prefix: Path) -> set[str]:
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])
 def test_the_same_companions_come_again(
-    cli: Cli, index: WheelIndex, tmp_path: Path, tool: str
+    cli: Cli, index: WheelIndex, tmp_path: Path, tool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.environ.update(wheelworld.environ_for(index, tool, tmp_path))
     wheel = next(index.folder.glob("nvidia_cudnn_cu12-9.10.2.21-*"))
@@ -38,6 +38,8 @@ def test_the_same_companions_come_again(
             subprocess.run([sys.executable, "-m", "venv", tmp_path / name], check=True)
         else:
             fakewheels.make_venv(tmp_path / name)
+    (tmp_path / "pip.py").write_text("raise SystemExit('somebody else wrote this')")
+    monkeypatch.chdir(tmp_path)
     lock = tmp_path / "cudnn.lock"
     base = ("install", "--method", "wheel", "--cuda", "12", "--no-gpu", "--yes", "--lock", lock)
     base = (*base, "--matrix", tmp_path / "matrix.yaml")
