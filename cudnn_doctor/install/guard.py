@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import filecmp
 import json
 import os
 import shutil
@@ -123,16 +124,22 @@ def restore(step: RestoreWheels, _: Path) -> None:
 
 
 def _let_go_of_unchanged(store: Path, site: Path) -> None:
-    """Links to files that are still in their places."""
+    """What is still in its place needs no keeping."""
     for path in store.rglob("*"):
-        place = site / path.relative_to(store)
         if not path.is_dir() or path.is_symlink():
             with contextlib.suppress(OSError):
-                if os.path.samestat(path.lstat(), place.lstat()):
+                if _is_same(path, site / path.relative_to(store)):
                     path.unlink()
     for folder, _, _ in os.walk(store, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
+
+
+def _is_same(kept: Path, place: Path) -> bool:
+    """Whether both are one file, or one is the other's copy; raises OSError."""
+    if os.path.samestat(kept.lstat(), place.lstat()):
+        return True
+    return not kept.is_symlink() and not place.is_symlink() and filecmp.cmp(kept, place)
 
 
 def _keep(source: Path, target: Path, *, link: bool) -> None:

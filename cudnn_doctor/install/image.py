@@ -57,7 +57,7 @@ def venv_of(plan: Plan) -> str | None:
 
 def _is_folder(python: str) -> bool:
     """Whether ``--python`` names an environment, not an interpreter in it."""
-    return "/" in python and not posixpath.basename(python).startswith("python")
+    return not posixpath.basename(python).startswith(("python", "pypy"))
 
 
 def _make_venv(folder: str) -> Run:

@@ -42,7 +42,7 @@ def site(
     wheels: Path,
     template: Path,
 ) -> Path:
-    """Packages of an active environment that has cuDNN 9.1.0, with a link that nobody recorded."""
+    """Packages of an active environment with cuDNN 9.1.0, a link and a file that nobody recorded."""
     shutil.copytree(template, tmp_path / "env", symlinks=True)
     cli.environ.update(wheelworld.environ_for(index, request.param, tmp_path))
     cli.environ["VIRTUAL_ENV"] = str(tmp_path / "env")
@@ -52,6 +52,7 @@ def site(
     there = ("cudnn_cu12-9.1.0.70", "cublas_cu12-12.8.4.1", "cuda_nvrtc_cu11-11.11.3.6")
     fakewheels.install(tmp_path / "env", *(next(wheels.glob(f"nvidia_{name}-*")) for name in there))
     (site / "nvidia/cudnn/lib/libcudnn.so").symlink_to("libcudnn.so.9")
+    (site / "nvidia/cudnn/notes").write_text("mine")
     return site
 
 
@@ -121,9 +122,11 @@ def test_what_others_installed_since_stays(cli: Cli, index: WheelIndex, site: Pa
     install(cli, "9.10.2")
     later = fakewheels.build_wheel(cli.base, "nvidia-nccl-cu12", "2.1", {"nvidia/nccl/x": "x"})
     fakewheels.install(site.parents[2], later)
+    (site / "nvidia/cudnn/notes").write_text("changed")
     go_offline(cli, index)
     cli("rollback", "--yes")
     assert (site / "nvidia/nccl/x").read_text() == "x"
+    assert (site / "nvidia/cudnn/notes").read_text() == "changed"
     assert (site / "nvidia_nccl_cu12-2.1.dist-info").is_dir()
 
 
