@@ -81,11 +81,12 @@ class Pacman:
     def mend(self) -> tuple[tuple[str, ...], ...]:
         stale = [_LOCK] if os.path.exists(_LOCK) and not _at_work() else []
         begun = (entry for entry in Path(_LOCAL).iterdir() if entry.is_dir())
-        torn = [str(entry) for entry in begun if not (entry / "desc").is_file()]
+        torn = [str(entry) for entry in begun if not _whole(entry)]
         return (("rm", "--recursive", "--force", *stale, *torn),) if stale or torn else ()
 
     def again(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        return (*argv, "--overwrite", "*")  # files that pacman had written and not yet recorded
+        # Also where it is installed by name, and over files that were written and not recorded.
+        return (*(word for word in argv if word != "--needed"), "--overwrite", "*")
 
     def outdated(
         self, before: Mapping[str, str], now: Mapping[str, str]
@@ -111,6 +112,12 @@ class Pacman:
             found = (_cached(n, v) or files.get(n, f"{n}-{v}") for n, v in changed.items())
             commands.append(("pacman", "-U", "--noconfirm", *found))
         return tuple(commands)
+
+
+def _whole(entry: Path) -> bool:
+    """Whether pacman can read a record: it writes ``desc``, then ``files``."""
+    desc, files = entry / "desc", entry / "files"
+    return desc.is_file() and desc.stat().st_size > 0 and files.is_file()
 
 
 def _at_work() -> bool:

@@ -202,12 +202,17 @@ def old_gone(root: roots.Overlay) -> bool:
     return not (root.upper / "var/lib/pacman/local/cudnn-9.20.0.48-1/desc").is_file()
 
 
-@pytest.mark.parametrize("moment", [old_gone, extracting, recorded])
+@pytest.mark.parametrize(
+    ("moment", "torn"),
+    [(old_gone, False), (extracting, False), (recorded, False), (recorded, True)],
+)
 def test_a_kill_in_the_middle_of_pacman_is_mended(
     root: roots.Overlay,
     key: SigningKey,
     tmp_path: Path,
     moment: Callable[[roots.Overlay], bool],
+    *,
+    torn: bool,
 ) -> None:
     roots.inside(root, install, "9.20.0.48")
     before = roots.inside(root, shell, WHAT)
@@ -219,12 +224,20 @@ def test_a_kill_in_the_middle_of_pacman_is_mended(
         time.sleep(0.0002)
     roots.kill(child)
     assert roots.result(child, reading) is None
+    if torn:
+        tear_the_record(root)
     assert roots.inside(root, recover)
     assert roots.inside(root, shell, WHAT) == before
     assert not [p for p in (root.upper / "usr/lib").glob("*9.21.0*") if p.is_file()]
     assert not (root.upper / "var/lib/pacman/db.lck").is_file()
     roots.inside(root, install, "9.21.0.82")
     assert roots.inside(root, versions)["cudnn"] == "9.21.0.82-1"
+
+
+def tear_the_record(root: roots.Overlay) -> None:
+    """The list of files is there and not yet written, as a kill may leave it."""
+    files = root.upper / "var/lib/pacman/local/cudnn-9.21.0.82-1/files"
+    files.write_text("")
 
 
 def mend_while_pacman_runs() -> tuple[object, object]:
