@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -355,6 +356,26 @@ def test_a_rollback_that_fails_at_its_end_is_taken_back(
     roots.inside(root, roll_back, receipt)
     roots.inside(root, roll_back, first)
     assert roots.inside(root, versions) == {}
+
+
+@pytest.fixture
+def layer(root: roots.Overlay, only_the_newest: None) -> Iterator[roots.Overlay]:
+    """An upper layer over all that; on another file system, as layers must not overlap."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        subprocess.run(["cp", "-a", str(root.upper), f"{folder}/below"], check=True)
+        yield roots.Overlay(Path(folder, "layer"), (Path(folder, "below"),))
+
+
+def test_what_a_lower_layer_of_an_image_holds_comes_back(
+    layer: roots.Overlay, manager: str, matrix: Matrix
+) -> None:
+    before = roots.inside(layer, database)
+    receipt = roots.inside(layer, install, manager, matrix, "9.12.0.46")
+    roots.inside(layer, roll_back, receipt)
+    assert roots.inside(layer, database) == before
+    start_and_kill(layer, manager, matrix, unpacking)
+    assert roots.inside(layer, recover)
+    assert roots.inside(layer, database) == before
 
 
 @pytest.mark.usefixtures("only_the_newest")
