@@ -203,17 +203,24 @@ def old_gone(root: roots.Overlay) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("moment", "torn"),
-    [(old_gone, False), (extracting, False), (recorded, False), (recorded, True)],
+    ("moment", "then"),
+    [
+        (old_gone, ""),
+        (extracting, ""),
+        (recorded, ""),
+        (recorded, "rm -f desc files"),
+        (recorded, "rm files"),
+        (recorded, "truncate --size 0 files"),
+    ],
 )
 def test_a_kill_in_the_middle_of_pacman_is_mended(
     root: roots.Overlay,
     key: SigningKey,
     tmp_path: Path,
     moment: Callable[[roots.Overlay], bool],
-    *,
-    torn: bool,
+    then: str,
 ) -> None:
+    """``then``: what an earlier or later moment would have left of the record."""
     roots.inside(root, install, "9.20.0.48")
     before = roots.inside(root, shell, WHAT)
     arch.publish(root.upper / "srv/mirror", "9.21.0.82", tmp_path, key)
@@ -224,20 +231,14 @@ def test_a_kill_in_the_middle_of_pacman_is_mended(
         time.sleep(0.0002)
     roots.kill(child)
     assert roots.result(child, reading) is None
-    if torn:
-        tear_the_record(root)
+    if then:
+        roots.inside(root, shell, f"cd /var/lib/pacman/local/cudnn-9.21.0.82-1; {then}")
     assert roots.inside(root, recover)
     assert roots.inside(root, shell, WHAT) == before
     assert not [p for p in (root.upper / "usr/lib").glob("*9.21.0*") if p.is_file()]
     assert not (root.upper / "var/lib/pacman/db.lck").is_file()
     roots.inside(root, install, "9.21.0.82")
     assert roots.inside(root, versions)["cudnn"] == "9.21.0.82-1"
-
-
-def tear_the_record(root: roots.Overlay) -> None:
-    """The list of files is there and not yet written, as a kill may leave it."""
-    files = root.upper / "var/lib/pacman/local/cudnn-9.21.0.82-1/files"
-    files.write_text("")
 
 
 def mend_while_pacman_runs() -> tuple[object, object]:
