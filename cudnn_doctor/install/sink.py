@@ -12,7 +12,9 @@ import hashlib
 import itertools
 import os
 import re
+from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from cudnn_doctor.install import manifest
@@ -22,7 +24,32 @@ _MAX_BYTES = 24 << 30
 _MAX_RATIO = 40
 """cuDNN archives unpack to 2 to 4 times their size."""
 _MAX_MEMBERS = 4096
+_PIECES_BEHIND = 8
 _LIBRARY = re.compile(r"(lib[\w-]+)\.so(\.\d+)*")
+
+
+class _Digest:
+    """A SHA-256 taken in a thread of its own, beside the writing and a few pieces behind it."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._pool = ThreadPoolExecutor(1)
+        self._behind: deque[Future[None]] = deque()
+
+    def __enter__(self) -> _Digest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def update(self, data: bytes | memoryview) -> None:
+        self._behind.append(self._pool.submit(self._hash.update, data))
+        if len(self._behind) > _PIECES_BEHIND:
+            self._behind.popleft().result()
+
+    def hexdigest(self) -> str:
+        """Of all that was given, once the ``with`` has ended."""
+        return self._hash.hexdigest()
 
 
 class Refused(Exception):
@@ -87,11 +114,11 @@ class Sink:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         mode = 0o755 if ".so" in path.name else 0o644
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        digest, size = hashlib.sha256(), 0
-        with os.fdopen(os.open(path, flags, mode), "wb") as file:
+        size = 0
+        with _Digest() as digest, os.fdopen(os.open(path, flags, mode), "wb") as file:
             for data in pieces:
-                file.write(data)
                 digest.update(data)
+                file.write(data)
                 size += len(data)
         self.entries[place] = manifest.Entry(size=size, sha256=digest.hexdigest())
 

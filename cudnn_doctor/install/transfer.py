@@ -28,7 +28,8 @@ WINDOW = 2 * CONNECTIONS
 CONNECT_SECONDS = 15.0
 STALL_SECONDS = 30.0
 """A connection that brings less than a piece in this time is given up; the whole has no limit."""
-PIECE = 1 << 16
+PIECE, LARGE_PIECE = 1 << 16, 1 << 20
+"""Bytes taken from a connection at once: many where a block comes within a second."""
 TRIES = 4
 BACK_OFF_SECONDS = 0.3
 LONGEST_PAUSE_SECONDS = 60.0
@@ -63,6 +64,7 @@ class Transfer:
         """Start of the block that the frontier is in: its bytes count as they arrive."""
         self._stopped = threading.Event()
         self._live: dict[requests.Response, float] = {}
+        self._piece = PIECE
 
     def run(self, url: str) -> None:
         """Get all that is missing; raises MirrorError, or OSError when the disk refuses.
@@ -173,7 +175,7 @@ class Transfer:
         os.ftruncate(self._fd, done)
 
     def _save(self, response: requests.Response, start: int, end: int) -> None:
-        offset = start
+        offset, began = start, time.monotonic()
         for data in self._pieces(response):
             if offset + len(data) > end:
                 raise MirrorError("the server sends more than it was asked for")
@@ -183,6 +185,7 @@ class Transfer:
                 self._advance(offset)
         if offset < end:
             raise _PassingError(f"the connection ended after {offset} of {self._total} bytes")
+        self._piece = LARGE_PIECE if time.monotonic() - began < 1 else PIECE
 
     # -- details
 
@@ -204,7 +207,7 @@ class Transfer:
             response.close()
 
     def _pieces(self, response: requests.Response) -> Iterator[bytes]:
-        for data in response.iter_content(PIECE):
+        for data in response.iter_content(self._piece):
             if self._stopped.is_set():
                 raise _PassingError("stopped")
             self._live[response] = time.monotonic()

@@ -13,7 +13,9 @@ import lzma
 import os
 import zlib
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Protocol
 
 MAGIC = b"\xfd7zXZ\x00"
@@ -22,7 +24,9 @@ _CHECK_SIZES = (0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64)
 _MAX_BLOCK = 256 << 20
 """Bytes; blocks that are or become larger are decompressed in sequence: memory before speed."""
 _MAX_AHEAD = 640 << 20
-"""Bytes of blocks, packed and unpacked, that wait or are under way on however many cores."""
+"""Bytes of blocks that wait or are under way, on however many cores."""
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Bytes that the control group of this process may use, in a container; else absent or `max`."""
 _PIECE = 1 << 20
 _PIECES_AHEAD = 6
 
@@ -39,6 +43,7 @@ class XzReader:
     def __init__(self, source: Source, workers: int | None = None) -> None:
         self._source = source
         self._workers = workers or len(os.sched_getaffinity(0))
+        self._max_ahead = max_ahead()
         self._pool = ThreadPoolExecutor(self._workers)
         self._waiting: deque[Future[list[bytes]]] = deque()
         self._sizes: deque[int] = deque()
@@ -67,8 +72,8 @@ class XzReader:
 
     def _next(self) -> bool:
         """Whether there are further pieces: they are then in ``_pieces``."""
-        while self._blocks_left and len(self._waiting) <= self._workers:
-            if self._waiting and sum(self._sizes) > _MAX_AHEAD:
+        while self._blocks_left and len(self._waiting) <= 2 * self._workers:
+            if self._waiting and sum(self._sizes) > self._max_ahead:
                 break
             self._cut_block()
         while self._single is not None and len(self._waiting) < _PIECES_AHEAD:
@@ -113,20 +118,29 @@ class XzReader:
             self._pool = ThreadPoolExecutor(1)
             return
         packed, unpacked = sizes
-        body = self._exactly(-(-packed // 4) * 4 + self._check)
-        self._sizes.append(packed + unpacked)
-        parts = [self._header + head, body]
+        body = self._parts(-(-packed // 4) * 4 + self._check)
+        self._sizes.append(max(packed, unpacked))
+        parts = deque((self._header + head, *body))
         self._waiting.append(self._pool.submit(_decompress, parts, unpacked))
 
     def _exactly(self, count: int) -> bytes:
-        parts, left = [], count
-        while left:
-            data = self._source.read(left)
+        return b"".join(self._parts(count))
+
+    def _parts(self, count: int) -> Iterator[bytes]:
+        while count:
+            data = self._source.read(min(count, _PIECE))
             if not data:
                 raise lzma.LZMAError("the archive ends in the middle")
-            parts.append(data)
-            left -= len(data)
-        return b"".join(parts)
+            yield data
+            count -= len(data)
+
+
+def max_ahead() -> int:
+    """Bytes of blocks to have in memory at most: half of what a container may use."""
+    try:
+        return min(_MAX_AHEAD, int(_LIMIT.read_text()) // 2)
+    except (OSError, ValueError):
+        return _MAX_AHEAD
 
 
 def block_sizes(head: bytes) -> tuple[int, int] | None:
@@ -155,12 +169,15 @@ def _number(head: bytes, at: int) -> tuple[int, int]:
     raise lzma.LZMAError("a block header is damaged")
 
 
-def _decompress(parts: list[bytes], size: int) -> list[bytes]:
-    """One block, whose header promises ``size`` bytes: at most one more is made, to tell. In
-    pieces, so that none is copied into a larger one; the packed ``parts`` are let go at the end."""
+def _decompress(parts: deque[bytes], size: int) -> list[bytes]:
+    """One block, whose header promises ``size`` bytes: at most one more is made, to tell.
+
+    In pieces, so that none is copied into a larger one; ``parts`` are let go one after the other,
+    so that no more is held than the larger of the block's two sizes.
+    """
     decoder, pieces, left = lzma.LZMADecompressor(lzma.FORMAT_XZ), [], size
     while parts or not decoder.needs_input:
-        data = parts.pop(0) if decoder.needs_input else b""
+        data = parts.popleft() if decoder.needs_input else b""
         piece = decoder.decompress(data, min(left + 1, _PIECE))
         left -= len(piece)
         if left < 0:

@@ -7,11 +7,13 @@ import lzma
 import random
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudnn_doctor.install import xz
 from cudnn_doctor.install.xz import XzReader
 
 if shutil.which("xz") is None:
@@ -87,3 +89,19 @@ def test_a_cut_stream_is_an_error(form: str, share: float) -> None:
     cut = PACKED[form][: int(len(PACKED[form]) * share)]
     with pytest.raises(lzma.LZMAError), XzReader(io.BytesIO(cut), 2) as reader:
         everything(reader)
+
+
+def test_a_container_with_little_memory_reads_little_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = compress(*FORMS["many blocks"])
+    read = []
+    for limit in ("max", "100000"):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        monkeypatch.setattr(xz, "_LIMIT", tmp_path / "memory.max")
+        source = io.BytesIO(packed)
+        with XzReader(source, 8) as reader:
+            first = reader.read(1)
+            read.append(source.tell())
+            assert bytes(first) + everything(reader) == DATA
+    assert read[1] < read[0] / 2
