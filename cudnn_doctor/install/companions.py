@@ -22,7 +22,7 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import environment as environments
 from cudnn_doctor.install import fromindex
 from cudnn_doctor.install.environment import Installer
-from cudnn_doctor.install.pins import requirements_of
+from cudnn_doctor.install.pins import name_of, requirements_of
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.interpreter import apart
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
@@ -120,7 +120,7 @@ def _pinned(
     request: InstallRequest, environment: Environment | None, installer: Installer
 ) -> InstallRequest:
     lacking = missing(request, environment)
-    kept = [d for d in present(request, environment) if not _is_among(d.name, lacking)]
+    kept = [d for d in present(request, environment) if d.name not in map(name_of, lacking)]
     wanted = [*lacking, *(f"{d.name}=={d.version}" for d in kept)]
     ask = _by_uv if installer.is_uv else _by_pip
     found = ask(installer, wanted, _ARCHS.get(request.platform, "") if request.fresh else "")
@@ -132,10 +132,6 @@ def _pinned(
         companions=tuple(sorted(found)),
         sizes={line.partition("==")[0]: size for line, size in found.items() if size},
     )
-
-
-def _is_among(name: str, requirements: list[str]) -> bool:
-    return any(re.match(rf"{re.escape(name)}(?![\w.-])", line) for line in requirements)
 
 
 def _by_uv(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, int]:

@@ -23,6 +23,11 @@ class Pin(NamedTuple):
         return f"{self.requirement.name}{self.requirement.specifier}"
 
 
+def name_of(line: str) -> str:
+    """The distribution that a line of a requirements file is about."""
+    return canonicalize_name(Requirement(line.partition(" --hash")[0]).name)
+
+
 def requirements_of(environment: Environment, name: str) -> Iterator[Pin]:
     """What installed distributions require of ``name``, markers judged for this environment."""
     facts = {"extra": ""}

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import companions, pins
@@ -157,7 +156,7 @@ def with_rollback(
     """The whole way back hangs on the last command: a rollback goes backwards."""
     if not runs:
         return []
-    touched = {_name(word) for run in runs for word in _words(run)}
+    touched = {pins.name_of(word) for run in runs for word in _words(run)}
     before = [present[name] for name in sorted(touched) if name in present]
     back: list[GuardPackages | Run] = [guard]
     if touched:
@@ -169,20 +168,15 @@ def with_rollback(
         if lines:
             shown = _listed([line.split()[0] for line in lines])
             back.append(installer.install(lines, f"install {shown}", again=True))
-    last = runs[-1]
-    parts = {f: getattr(last, f) for f in last.__struct_fields__ if f != "rollback"}
-    return [*runs[:-1], Run(**parts, rollback=tuple(back))]
+    return [*runs[:-1], msgspec.structs.replace(runs[-1], rollback=tuple(back))]
 
 
 def _words(run: Run) -> list[str]:
     """The requirements or names that a command is about."""
     if run.stdin:
         return run.stdin.splitlines()
-    return [word for word in run.argv if word.startswith("nvidia-")]
-
-
-def _name(line: str) -> str:
-    return canonicalize_name(Requirement(line.split(" --hash", maxsplit=1)[0]).name)
+    names = run.argv[run.argv.index("uninstall") + 1 :]
+    return [word for word in names if not word.startswith("-") and "/" not in word]
 
 
 def hashed_again(dist: Distribution, matrix: Matrix) -> str | None:

@@ -8,10 +8,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from cudnn_doctor.install.environment import Installer
+from cudnn_doctor.install.pins import name_of
 from cudnn_doctor.install.plan import Run
 from cudnn_doctor.install.unpack import free_space_for
 from cudnn_doctor.interpreter import apart
@@ -24,7 +22,7 @@ def space_for(
     runs: Iterable[Run], sizes: Mapping[str, int], site: str, installer: Installer
 ) -> dict[str, int]:
     """Folder -> bytes to have free for what the commands bring; ``sizes`` are those of wheels."""
-    names = {_name(line) for run in runs for line in run.stdin.splitlines()}
+    names = {name_of(line) for run in runs for line in run.stdin.splitlines()}
     total = sum(sizes.get(name) or _typical(name) for name in names)
     return space_of(total, site, installer.command, is_uv=installer.is_uv)
 
@@ -44,10 +42,6 @@ def space_of(total: int, site: str, command: tuple[str, ...], *, is_uv: bool) ->
     cache = cache or temporary
     copies = os.environ.get("UV_LINK_MODE") == "copy" or _device(cache) != _device(site)
     return _summed((cache, unpacked), (site if copies else "", unpacked))
-
-
-def _name(line: str) -> str:
-    return canonicalize_name(Requirement(line.partition(" --hash")[0]).name)
 
 
 def _typical(name: str) -> int:

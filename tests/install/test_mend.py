@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cudnn_doctor.checks.model import Finding, Links, Remedy, SearchPath, Wheels
 from cudnn_doctor.install.mend import plan_mending
-from cudnn_doctor.install.plan import SwitchLink, WriteFile
+from cudnn_doctor.install.plan import Run, SwitchLink, WriteFile
 from cudnn_doctor.install.searchpath import path_with
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
 from cudnn_doctor.matrix.load import load
@@ -107,3 +108,22 @@ def test_the_path_that_the_activation_leaves() -> None:
     wanted = SearchPath(drop=("/a",), add=("/n",))
     assert path_with("/a:/b:/a:/n", wanted) == "/n:/b"
     assert path_with("", SearchPath(drop=("/a",))) == ""
+
+
+def test_a_framework_that_goes_for_another_comes_back(machine: Machine) -> None:
+    environment = machine.environments[0]
+    old = Distribution(name="onnxruntime", version="1.22.0")
+    environment = msgspec.structs.replace(
+        environment, distributions=(*environment.distributions, old)
+    )
+    action = Wheels(
+        environment=environment.prefix, drop=("onnxruntime",), put=("onnxruntime-gpu==1.22.0",)
+    )
+    changed = msgspec.structs.replace(machine, environments=(environment,))
+    plan = plan_mending([finding(automatic(action))], changed, load(None)).plan
+    last = plan.steps[-1]
+    assert isinstance(last, Run)
+    _, uninstall, install = last.rollback
+    assert isinstance(uninstall, Run) and isinstance(install, Run)
+    assert uninstall.argv[-2:] == ("onnxruntime", "onnxruntime-gpu")
+    assert install.stdin == "onnxruntime==1.22.0\n"

@@ -42,7 +42,7 @@ def site(
     wheels: Path,
     template: Path,
 ) -> Path:
-    """Packages of an active environment with cuDNN 9.1.0, a link and a file that nobody recorded."""
+    """Packages of an active environment: cuDNN 9.1.0, a link and a file that nobody recorded."""
     shutil.copytree(template, tmp_path / "env", symlinks=True)
     cli.environ.update(wheelworld.environ_for(index, request.param, tmp_path))
     cli.environ["VIRTUAL_ENV"] = str(tmp_path / "env")
