@@ -495,6 +495,41 @@ def test_without_dnfs_plugin_holding_is_refused_before_anything(
     assert roots.inside(root, versions) == {}
 
 
+def pack_again(package: Path, name: str) -> str:
+    """Install a package, pack it again, and install that in its place; what rpm finds wrong."""
+    shell(f"rpm --install --nodeps --nosignature {package}")
+    scratch = Path("/srv/again")
+    for path in shell(f"rpm -ql {name}").split():
+        target = scratch / "root" / path.strip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(path, target, follow_symlinks=False)
+    Dnf().describe(f"{name}.x86_64", "1.0-1", scratch)
+    shell(f"rpm --erase {name}")
+    again = Dnf().repack(scratch, "/srv/packed")
+    for argv in Dnf().restore({}, (), {f"{name}.x86_64": again}):
+        subprocess.run(argv, check=True)
+    return shell(f"rpm -V {name}; rpm -ql {name}")
+
+
+@pytest.mark.parametrize("payload", ["w3.gzdio", "w1.xzdio", "w1.zstdio", "w1.bzdio", "w1.lzdio"])
+def test_a_package_is_packed_again_whatever_compresses_it(
+    root: roots.Overlay, manager: str, tmp_path: Path, payload: str
+) -> None:
+    if manager == "zypper":
+        pytest.skip("the same for both")
+    library = tmp_path / "library"
+    library.write_bytes(os.urandom(300_000) * 5)
+    (tmp_path / "link").symlink_to("liba.so")
+    (tmp_path / "empty").touch()
+    files = {"usr/lib64/liba.so": library, "usr/lib64/libb.so": tmp_path / "link"}
+    files["usr/lib64/empty"] = tmp_path / "empty"
+    folder = root.upper / "srv/packages"
+    folder.mkdir()
+    rpms.build_rpm(folder, "packed", "1.0", files, [f"%global _binary_payload {payload}"])
+    told = roots.inside(root, pack_again, Path("/srv/packages/packed-1.0-1.x86_64.rpm"), "packed")
+    assert told.split() == [f"/{place}" for place in sorted(files)]
+
+
 def settle_a_package_that_is_there_twice() -> tuple[str, ...]:
     """As a kill leaves it between the installation of the new and the removal of the old one."""
     database = Dnf()
