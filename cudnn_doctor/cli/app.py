@@ -7,7 +7,7 @@ import gc
 import io
 import os
 import sys
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import typer
 
@@ -106,9 +106,6 @@ def run() -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(int(ExitCode.INTERRUPTED))
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(int(ExitCode.OK))
     except Exception as error:
         sys.exit(int(_unexpected(error)))
 
@@ -127,6 +124,18 @@ def _unexpected(error: Exception) -> ExitCode:
     return ExitCode.INTERNAL
 
 
+class _Output(io.FileIO):
+    """A standard stream. Once its reader has gone, what is written goes nowhere: the reader decides
+    neither what is done nor the exit code."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), self.fileno())
+            return super().write(data)
+
+
 def _make_streams_safe() -> None:
     """Closed streams go nowhere; what a stream's encoding lacks is written as an escape."""
     for name in ("stdout", "stderr"):
@@ -134,7 +143,19 @@ def _make_streams_safe() -> None:
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            setattr(sys, name, _safe(stream))
+
+
+def _safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):  # a test's
+        stream.reconfigure(errors="backslashreplace")
+        return stream
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Output(stream.fileno(), "wb", closefd=False)),
+        encoding=stream.encoding,
+        errors="backslashreplace",
+        line_buffering=stream.line_buffering or stream.write_through,
+    )
 
 
 def _print_error(error: DoctorError) -> None:

@@ -79,7 +79,7 @@ def prove_only(plan: Plan, progress: Progress) -> None:
 def recover(state: State, progress: Progress) -> bool:
     """Finish or undo what a killed run left; True when there was something. Needs the lock."""
     for stale in state.folder.glob("journal.*"):
-        folders.discard(str(stale))
+        folders.let_go(str(stale))
     if not Journal.exists(state):
         return False
     try:
@@ -120,7 +120,7 @@ def _let_go(journal: Journal, state: State) -> None:
         own = {files.aside(step) for step in plan.steps if isinstance(step, RemoveTree)}
         for old in files.kept(plan.target):
             if str(old) not in own:
-                folders.discard(str(old))
+                folders.let_go(str(old))
     for number, step in enumerate(plan.steps):
         if isinstance(step, RemoveTree):
             files.finish_remove_tree(step)
@@ -199,10 +199,12 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
     elif isinstance(step, Unpack):
         from cudnn_doctor.install import unpack
 
+        files.claim(step, saved)
         unpack.unpack(step, state, progress)
     elif isinstance(step, FromIndex):
         from cudnn_doctor.install import fromindex
 
+        files.claim(step, saved)
         fromindex.fill(step)
     elif isinstance(step, Run):
         _run(step, progress)
@@ -227,11 +229,8 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
 
 
 def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
-    if isinstance(step, Unpack):
-        folders.discard(step.staging)
-    elif isinstance(step, FromIndex):
-        folders.discard(step.staging)
-        folders.discard(f"{step.staging}.index")
+    if isinstance(step, Unpack | FromIndex):
+        files.unclaim(step, saved)
     elif isinstance(step, Run):
         for argv in step.undo:
             _run(Run(argv=argv, environ=step.environ, may_fail=step.may_fail), progress)

@@ -18,6 +18,7 @@ from cudnn_doctor.install.folders import discard
 from cudnn_doctor.install.plan import (
     AnyStep,
     FetchKey,
+    FromIndex,
     GuardSystem,
     MakeFolder,
     MoveTree,
@@ -25,6 +26,7 @@ from cudnn_doctor.install.plan import (
     RemoveTree,
     Run,
     SwitchLink,
+    Unpack,
     WriteFile,
 )
 
@@ -54,7 +56,7 @@ def failed(what: str, path: str, error: OSError) -> DoctorError:
 
 def make_folder(step: MakeFolder, saved: Path) -> None:
     path = Path(step.path)
-    missing = [p for p in (path, *path.parents) if not p.exists()]
+    missing = [p for p in (path, *path.parents) if not os.path.exists(p)]
     saved.mkdir(parents=True, exist_ok=True)
     (saved / _MADE).write_text("\0".join(map(str, missing)), "utf-8")
     try:
@@ -81,14 +83,34 @@ def _made(saved: Path) -> list[str]:
     return [folder for folder in made if folder]
 
 
-def move_tree(step: MoveTree, saved: Path) -> None:
-    if os.path.lexists(step.target):
+def claim(step: Unpack | FromIndex, saved: Path) -> None:
+    """From here on the staging folders are this run's, and are removed when it is undone."""
+    for folder in _staging(step):
+        _check_free(folder)
+    saved.mkdir(parents=True, exist_ok=True)
+
+
+def unclaim(step: Unpack | FromIndex, saved: Path) -> None:
+    for folder in _staging(step) if saved.is_dir() else ():
+        discard(folder)
+
+
+def _staging(step: Unpack | FromIndex) -> tuple[str, str]:
+    return step.staging, f"{step.staging}.index"
+
+
+def _check_free(path: str) -> None:
+    if os.path.lexists(path):
         raise DoctorError(
             "something is already there, and it is not replaced unasked",
-            where=step.target,
+            where=path,
             next_step="remove it, or give another --prefix",
             exit_code=ExitCode.NOTHING_CHANGED,
         )
+
+
+def move_tree(step: MoveTree, saved: Path) -> None:
+    _check_free(step.target)
     try:
         folders.move(step.source, step.target, saved)
     except OSError as error:
@@ -135,7 +157,7 @@ def unremove_tree(step: RemoveTree, saved: Path) -> None:
 def finish_remove_tree(step: RemoveTree) -> None:
     """After the commit: what was put aside goes for good, unless it is kept for a rollback."""
     if not step.keep:
-        discard(aside(step))
+        folders.let_go(aside(step))
 
 
 def finish_remove_folder(step: RemoveFolder) -> None:

@@ -70,12 +70,18 @@ def copy(source: str, target: str) -> None:
 
 
 def discard(path: str) -> None:
-    """Delete a file, link or folder, whatever it is; absent is fine."""
+    """Delete a file, link or folder, whatever it is; absent is fine. Raises OSError."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path)
     else:  # rmtree would open a pipe and wait
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
+
+
+def let_go(path: str) -> None:
+    """Delete it as far as that can be done: nothing depends on it any more."""
+    with contextlib.suppress(OSError):
+        discard(path)
 
 
 def nearest(path: str) -> str:

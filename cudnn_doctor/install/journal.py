@@ -52,7 +52,7 @@ class Journal:
             fresh.rename(state.journal)
             folders.sync(state.folder)
         except (OSError, UnicodeEncodeError) as error:
-            folders.discard(str(fresh))
+            folders.let_go(str(fresh))
             why = error.strerror if isinstance(error, OSError) else "a path in it is no UTF-8 text"
             raise DoctorError(
                 f"the plan cannot be written down, so nothing was begun: {why}",

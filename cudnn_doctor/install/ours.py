@@ -7,6 +7,7 @@ what lies in a version's folder by the manifest.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -28,7 +29,7 @@ def settled(plan: Plan) -> Plan:
     Raises DoctorError (NOTHING_CHANGED) where that cannot be.
     """
     steps: list[AnyStep] = []
-    warnings = list(plan.warnings)
+    warnings = [*plan.warnings, *_open_to_all(plan.target)]
     for step in plan.steps:
         if isinstance(step, WriteFile | SwitchLink):
             warnings += _replaced(step.path, plan.target)
@@ -58,6 +59,8 @@ def check_removal(folder: str) -> None:
 
 
 def _replaced(path: str, prefix: str) -> Iterator[str]:
+    if _leads_away(path, prefix):
+        raise _refused("a link in this path leads out of the prefix", path)
     whose = _whose(path, prefix)
     if whose == "another's":
         raise _refused("something that is not this tool's is there, and it is not replaced", path)
@@ -65,10 +68,15 @@ def _replaced(path: str, prefix: str) -> Iterator[str]:
         yield edited(path)
 
 
+def _open_to_all(prefix: str) -> Iterator[str]:
+    if os.geteuid() == 0 and os.path.isdir(prefix) and os.stat(prefix).st_mode & stat.S_IWOTH:
+        yield f"everybody may write into {prefix}, and replace what root puts there"
+
+
 def _removed(step: RemoveTree, plan: Plan) -> tuple[list[AnyStep], list[str]]:
     """The step, if it is one, and what is to be said. Edited files are never deleted at once."""
     whose = _whose(step.path, plan.target)
-    if whose == "another's":
+    if whose == "another's" or _leads_away(step.path, plan.target):
         return [], [f"{step.path} is not this tool's: it stays"]
     is_folder = os.path.isdir(step.path) and not os.path.islink(step.path)
     if not is_folder or plan.action == "repair":
@@ -86,6 +94,13 @@ def _refused(what: str, where: str) -> DoctorError:
         next_step="move it away, then run this again; or give another --prefix",
         exit_code=ExitCode.NOTHING_CHANGED,
     )
+
+
+def _leads_away(path: str, prefix: str) -> bool:
+    folder = os.path.dirname(path)
+    inside = f"{folder}/".startswith(f"{prefix}/")
+    real = os.path.join(os.path.realpath(prefix), os.path.relpath(folder, prefix))
+    return inside and os.path.realpath(folder) != os.path.normpath(real)
 
 
 def _whose(path: str, prefix: str) -> Whose:

@@ -39,6 +39,7 @@ LINKS = {
     "lib": re.compile("current/lib"),
 }
 """Links in a prefix, and where this tool lets them lead."""
+_MODULE = "#%Module1.0"
 _LONGEST_NAME, _LONGEST = 255, 3500
 """Bytes; below what Linux allows a path, for what will lie in the prefix."""
 
@@ -221,8 +222,9 @@ def texts_at(path: str, prefix: str) -> tuple[str, ...]:
 
 
 def mark_of(text: str) -> str:
-    """How such a file begins, by which it is known also when it was edited."""
-    return "\n".join(text.split("\n")[:2])
+    """How such a file begins, by which it is known also when it was edited, or its prefix moved."""
+    lines = text.split("\n")
+    return "\n".join(lines[: 2 if lines[0] == _MODULE else 1])
 
 
 def _conf(prefix: str) -> str:
@@ -242,7 +244,7 @@ def _env_script(prefix: str, *, loader_told: bool) -> str:
 
 
 def _modulefile(prefix: str, name: str) -> str:
-    lines = ["#%Module1.0", f'module-whatis "NVIDIA cuDNN {name}"', "conflict cudnn"]
+    lines = [_MODULE, f'module-whatis "NVIDIA cuDNN {name}"', "conflict cudnn"]
     lines += [f"set root {_tcl(f'{prefix}/{name}')}"]
     lines += ['setenv CUDNN_ROOT "$root"', 'setenv CUDNN_PATH "$root"']
     lines += [f'prepend-path {variable} "$root{folder}"' for variable, folder in _SEARCH]

@@ -56,7 +56,7 @@ def damaged(state: State) -> list[BadInput]:
 def _read_all(state: State) -> Iterator[Receipt | BadInput]:
     """What else lies among the receipts is none of this tool's."""
     try:
-        names = sorted(os.listdir(state.receipts)) if state.receipts.is_dir() else []
+        names = sorted(os.listdir(state.receipts)) if os.path.isdir(state.receipts) else []
     except OSError as error:
         raise files.failed("cannot list the receipts", str(state.receipts), error) from error
     for folder in (state.receipts / name for name in names if RECEIPT_ID.fullmatch(name)):

@@ -175,3 +175,43 @@ def test_a_tilde_is_the_home(cli: Cli, install: Install, redist_tree: Redist) ->
     cli("install", *what, *where, "--prefix", "~/cudnn", "--yes")
     assert (cli.base / "home/cudnn/current").is_symlink()
     assert "9.10.2-cuda12" in cli("list", "--prefix", "~/cudnn").stdout
+
+
+def test_no_link_leads_out_of_the_prefix(install: Install, prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    prefix.mkdir()
+    (prefix / "modulefiles").symlink_to(tmp_path / "victim")
+    assert "leads out of the prefix" in install("9.10.2", code=5).stderr
+    assert not list((tmp_path / "victim").iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is said to root alone")
+def test_a_prefix_that_all_may_write_is_told(install: Install, prefix: Path) -> None:
+    prefix.mkdir()
+    prefix.chmod(0o777)
+    assert "everybody may write into" in " ".join(install("9.10.2").stdout.split())
+
+
+def test_a_staging_folder_of_others_stays(install: Install, prefix: Path) -> None:
+    staging = prefix / ".9.10.2-cuda12.new"
+    staging.mkdir(parents=True)
+    (staging / "mine").write_text("mine")
+    assert "already there" in install("9.10.2", code=5).stderr
+    assert (staging / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize("streams", ["stdout", "stderr", "both"])
+def test_a_reader_that_goes_away_decides_nothing(
+    cli: Cli, redist_tree: Redist, prefix: Path, streams: str
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    out = writing if streams != "stderr" else subprocess.DEVNULL
+    err = writing if streams != "stdout" else subprocess.DEVNULL
+    what = ("--version", "9.10.2", "--cuda", "12", "--arch", "x86_64", "--source", "archive")
+    where = ("--matrix", redist_tree.matrix, "--mirror", redist_tree.root, "--prefix", prefix)
+    argv = cli.command("install", *what, *where, "--yes")
+    done = subprocess.run(argv, env=cli.environ, stdout=out, stderr=err, check=False, timeout=120)
+    os.close(writing)
+    assert done.returncode == 0
+    assert (prefix / "current").is_symlink()
