@@ -23,7 +23,7 @@ _HEADER = 12
 _CHECK_SIZES = (0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64)
 _MAX_BLOCK = 256 << 20
 """Bytes; blocks that are or become larger are decompressed in sequence: memory before speed."""
-_MAX_AHEAD = 640 << 20
+_MAX_AHEAD = 400 << 20
 """Bytes of blocks that wait or are under way, on however many cores."""
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
 """Bytes that the control group of this process may use, in a container; else absent or `max`."""
