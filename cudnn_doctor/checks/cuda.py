@@ -86,7 +86,7 @@ def _lt_missing(plan: LoadPlan) -> bool:
 
 
 def _missing(context: Context, plan: LoadPlan, load: Load) -> Finding:
-    cuda = _cuda_of(context, plan)
+    cuda = _major(load.name) or _cuda_of(context, plan)
     environment = context.environment(plan.consumer.environment)
     nvrtc = _stem(load.name) == "libnvrtc"
     others = _other_majors(context, load.name)

@@ -220,8 +220,8 @@ class Arriving:
             raise _failed(
                 f"cannot download {self.step.name}:\n  " + "\n  ".join(errors),
                 "",
-                "check the network and proxy (HTTPS_PROXY); or fetch it elsewhere with "
-                "`cudnn-doctor download` and give it with --archive",
+                "check the network and proxy (HTTPS_PROXY); or take --source wheel, from the "
+                "package index; or fetch it elsewhere (`cudnn-doctor download`) for --archive",
             )
         except OSError as error:
             self._error = _failed(

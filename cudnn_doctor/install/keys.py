@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import files, openpgp
 from cudnn_doctor.install.plan import FetchKey, WriteFile
+from cudnn_doctor.install.transfer import reason, redacted
 
 _LIMIT = 1 << 20
 _SECONDS = 30.0
@@ -20,7 +21,7 @@ def fetch_key(step: FetchKey, saved: Path) -> None:
         try:
             text = checked(_read(url), step.fingerprint)
         except (OSError, ValueError) as error:
-            errors.append(f"{url}: {error}")
+            errors.append(f"{redacted(url)}: {reason(error)}")
             continue
         files.write_file(WriteFile(path=step.path, content=text), saved)
         return

@@ -88,7 +88,7 @@ class Transfer:
                     if self._stopped.is_set():
                         return None
                     if tries >= TRIES or not _passes(error):
-                        raise MirrorError(_reason(error)) from error
+                        raise MirrorError(reason(error)) from error
                     told = error.seconds if isinstance(error, _PassingError) else None
                 except (ValueError, urllib3.exceptions.HTTPError) as error:
                     raise MirrorError(f"its address or answer makes no sense: {error}") from error
@@ -282,7 +282,8 @@ def _passes(error: Exception) -> bool:
     return isinstance(error, (_PassingError, *passing))
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """An error of requests in one short line."""
     from requests import exceptions
 
     reasons: tuple[tuple[type[Exception], str], ...] = (

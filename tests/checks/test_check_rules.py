@@ -13,6 +13,8 @@ from check_builders import (
     SYSTEM,
     WHEEL,
     change,
+    copy_of,
+    cudnn_libraries,
     cudnn_library,
     environment,
     finding,
@@ -359,6 +361,22 @@ def test_only_a_note_where_nvjitlink_is_missing() -> None:
     lost = Load(name="libcublasLt.so.13", via="missing")
     assert ids_with(plan_with(lost)) == {"cudnn-cuda-major-mismatch"}
     assert ids_with(plan_with(replace(lost, name="libnvJitLink.so.13"))) == set()
+
+
+def test_what_a_shadow_of_another_cuda_lacks_is_its_consequence() -> None:
+    machine = healthy()
+    other = cudnn_libraries("/opt/cudnn/lib", "9.28.1", "13")
+    machine = replace(
+        machine,
+        libraries=(*machine.libraries, *other),
+        copies=(*(machine.copies or ()), copy_of(other, "9.28.1", "13", kind="prefix")),
+        environ={"LD_LIBRARY_PATH": "/opt/cudnn/lib"},
+    )
+    found = {f.id: f for f in judge(machine).findings if f.severity == "error"}
+    assert not found.pop("ld-library-path-shadow").caused_by
+    assert set(found) == {"cudnn-cuda-major-mismatch", "libnvrtc-missing"}
+    assert {f.caused_by for f in found.values()} == {"ld-library-path-shadow"}
+    assert "built for CUDA 13" in found["cudnn-cuda-major-mismatch"].why
 
 
 def test_an_older_nvrtc_on_the_path() -> None:
