@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -135,17 +134,11 @@ def carry_out(plan: Plan, how: How) -> str | None:
     if refused:
         raise refused
     _ask(how)
-    signal.signal(signal.SIGTERM, _stop)
     try:
         return execute(plan, locate(), progress(), locked=True).name
     except KeyboardInterrupt:
         typer.echo("interrupted: nothing was changed", err=True)
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
-
-
-def _stop(*_: object) -> NoReturn:
-    """SIGTERM ends like Ctrl-C: all is undone first."""
-    raise KeyboardInterrupt
 
 
 def _ask(how: How) -> None:

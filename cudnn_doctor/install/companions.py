@@ -30,7 +30,7 @@ from cudnn_doctor.machine.redact import without_secrets
 
 _FIRST_UNSUFFIXED = 13
 """From CUDA 13 on the companions' names carry no ``-cuNN``."""
-_LINE = re.compile(r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+")
+LINE = re.compile(r"[\w.-]+==[\w.+!]+( --hash=sha256:[0-9a-f]{64})+")
 _ARCHS = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}
 _SECONDS = 60.0
 """How long uv may take to answer; pip may have to download the wheels themselves."""
@@ -125,7 +125,7 @@ def _pinned(
     ask = _by_uv if installer.is_uv else _by_pip
     found = ask(installer, wanted, _ARCHS.get(request.platform, "") if request.fresh else "")
     for line in found:
-        if not _LINE.fullmatch(line):
+        if not LINE.fullmatch(line):
             raise _failed(f"the index tells no SHA-256 of {line.split(maxsplit=1)[0]}", "")
     return msgspec.structs.replace(
         request,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from cudnn_doctor.install.plan import (
 )
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import State, exclusive, held
+from cudnn_doctor.install.stops import Stops, unstoppable
 from cudnn_doctor.interpreter import apart
 
 
@@ -48,7 +50,7 @@ def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = Fals
     Raises DoctorError with NOTHING_CHANGED when a step failed and everything was undone, with
     UNFINISHED when the undoing failed as well (the journal stays for the next command).
     """
-    with contextlib.nullcontext() if locked else exclusive(state):
+    with contextlib.nullcontext() if locked else exclusive(state), Stops() as stops:
         recover(state, progress)
         _check_space(plan)
         journal = Journal.start(state, plan)
@@ -56,8 +58,10 @@ def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = Fals
             for number, step in enumerate(plan.steps):
                 progress.step(number, len(plan.steps), step)
                 journal.note(f"begin {number}")
-                _do(step, journal.saved(number), state, progress)
+                with stops.allowed():
+                    _do(step, journal.saved(number), state, progress)
                 journal.note(f"done {number}")
+            journal.note("commit")
         except BaseException as error:
             _undo_all(journal, progress)
             if isinstance(error, OSError):
@@ -78,8 +82,9 @@ def prove_only(plan: Plan, progress: Progress) -> None:
 
 def recover(state: State, progress: Progress) -> bool:
     """Finish or undo what a killed run left; True when there was something. Needs the lock."""
-    for stale in state.folder.glob("journal.*"):
-        folders.let_go(str(stale))
+    for name in os.listdir(state.folder):
+        if re.fullmatch(r"journal\.[0-9]+", name):
+            folders.let_go(str(state.folder / name))
     if not Journal.exists(state):
         return False
     try:
@@ -97,11 +102,9 @@ def recover(state: State, progress: Progress) -> bool:
 
 
 def _finish(journal: Journal, state: State) -> Path:
-    """Commit: from here on nothing is undone, and whoever comes next goes on where this stops."""
+    """After the commit nothing is undone, and whoever comes next goes on where this stops."""
     try:
-        with _unstoppable():
-            if not journal.committed:
-                journal.note("commit")
+        with unstoppable():
             _let_go(journal, state)
             return journal.keep(state)
     except OSError as error:
@@ -137,7 +140,9 @@ def _let_go(journal: Journal, state: State) -> None:
 
 def _undo_all(journal: Journal, progress: Progress) -> None:
     try:
-        with _unstoppable():
+        with unstoppable():
+            if journal.committed:  # and yet the disk refused to say so
+                raise BadInput("it is committed")
             for number in reversed(journal.begun()):
                 _undo(journal.plan.steps[number], journal.saved(number), progress)
                 journal.note(f"undone {number}")
@@ -149,23 +154,6 @@ def _undo_all(journal: Journal, progress: Progress) -> None:
             next_step="mend that, then run `cudnn-doctor repair` to finish undoing it",
             exit_code=ExitCode.UNFINISHED,
         ) from error
-
-
-@contextlib.contextmanager
-def _unstoppable() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the undoing is done."""
-    import signal
-    import threading
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    old = {s: signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def _check_space(plan: Plan) -> None:

@@ -26,7 +26,7 @@ _RENAMING, _COPYING, _REMOVING = "renaming", "copying", "removing"
 def move(source: str, target: str, saved: Path) -> None:
     """Move a folder or file to a path where nothing is, in the same folder system."""
     _write_note(saved, _RENAMING)
-    if _renamed(source, target):
+    if renamed(source, target):
         return
     _write_note(saved, _COPYING)
     copy(source, target)
@@ -38,13 +38,13 @@ def move_back(source: str, target: str, saved: Path) -> None:
     """Undo of ``move``, wherever it stopped; may itself be stopped and called again."""
     note = _read_note(saved)
     if note == _RENAMING and os.path.lexists(target) and not os.path.lexists(source):
-        if _renamed(target, source):
+        if renamed(target, source):
             return
         note = _REMOVING
         _write_note(saved, note)
     if note == _REMOVING and os.path.lexists(target):
         discard(source)
-        if _renamed(target, source):
+        if renamed(target, source):
             return
         copy(target, source)
         note = _COPYING
@@ -101,7 +101,7 @@ def sync(path: str | Path) -> None:
         os.close(fd)
 
 
-def _renamed(source: str, target: str) -> bool:
+def renamed(source: str, target: str) -> bool:
     """Whether the rename was done; False where it must be a copy."""
     try:
         os.rename(source, target)

@@ -42,6 +42,7 @@ def guard(step: GuardPackages, saved: Path) -> None:
     site = Path(step.site_packages)
     store = _folder(step, saved)
     saved.mkdir(parents=True, exist_ok=True)
+    _check_links(site, step.names)
     try:
         shutil.rmtree(store, ignore_errors=True)
         store.mkdir()
@@ -60,6 +61,23 @@ def guard(step: GuardPackages, saved: Path) -> None:
             next_step="choose an environment that you may write and that has space",
             exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
+
+
+def _check_links(site: Path, names: tuple[str, ...]) -> None:
+    """What an installer writes through a link to a folder elsewhere could not be undone."""
+    inside = f"{os.path.realpath(site)}/"
+    for top in _tops(site, names):
+        for path in (top, *(site / name for name in _files(site, (top.name,)))):
+            if path.is_symlink() and path.is_dir():
+                if os.path.realpath(path).startswith(inside):
+                    continue
+                raise DoctorError(
+                    f"it leads to a folder elsewhere, {os.path.realpath(path)}: a change there "
+                    "could not be undone",
+                    where=str(path),
+                    next_step="put a folder in the link's place, or use another environment",
+                    exit_code=ExitCode.NOTHING_CHANGED,
+                )
 
 
 def unguard(step: GuardPackages, saved: Path) -> None:
@@ -219,6 +237,6 @@ def _prune(site: Path, path: Path) -> None:
 def _prune_empty(site: Path, names: tuple[str, ...]) -> None:
     """Remove empty folders that an installer left: a metadata folder without files is damage."""
     for top in _tops(site, names):
-        for folder, _, _ in os.walk(top, topdown=False):
+        for folder, _, _ in os.walk(top, topdown=False) if not top.is_symlink() else ():
             with contextlib.suppress(OSError):
                 os.rmdir(folder)

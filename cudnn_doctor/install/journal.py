@@ -8,10 +8,13 @@ next; with ``commit`` it is finished and becomes a receipt.
 
 from __future__ import annotations
 
+import calendar
+import errno
 import os
 import re
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -21,8 +24,9 @@ from cudnn_doctor.install import folders, records
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.state import State, make_folder
 
-RECEIPT_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9]{2,6}")
+RECEIPT_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9]{2}")
 """When the change was made, and which of that second."""
+_STAMP = "%Y%m%dT%H%M%SZ"
 _LOG, _SAVED = "log", "saved"
 _RECEIPT = "receipt"
 _LINE = re.compile(r"(begin|done|undone) ([0-9]{1,6})|commit")
@@ -76,7 +80,7 @@ class Journal:
         """
         if (state.journal / _LOG).is_file():
             return True
-        if state.journal.is_dir() and not state.journal.is_symlink():
+        if _is_remains(state.journal):
             folders.discard(str(state.journal))
         if os.path.lexists(state.journal):
             raise DoctorError(
@@ -88,10 +92,15 @@ class Journal:
         return False
 
     def note(self, line: str) -> None:
-        """Append a line and wait until it is on the disk."""
-        fd = os.open(self.folder / _LOG, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        """Append a line and wait until it is on the disk; a torn line before it goes."""
+        data = f"{line}\n".encode()
+        log = self.folder / _LOG
+        end = log.read_bytes().rfind(b"\n") + 1
+        fd = os.open(log, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.write(fd, f"{line}\n".encode())
+            os.ftruncate(fd, end)
+            if os.pwrite(fd, data, end) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -129,15 +138,15 @@ class Journal:
         """Turn the committed journal into a receipt; returns the receipt's folder."""
         receipts = make_folder(state.receipts)
         target = receipts / self.receipt_name(state)
-        if not target.exists():
-            # A copy, because a folder in a lower layer of an overlay cannot be renamed.
+        if not target.exists() and not folders.renamed(str(self.folder), str(target)):
+            # A folder in a lower layer of an overlay cannot be renamed.
             fresh = self.folder.with_name(f"{self.folder.name}.{os.getpid()}")
             folders.discard(str(fresh))
             folders.copy(str(self.folder), str(fresh))
-            (fresh / _RECEIPT).unlink()
             fresh.rename(target)
-            folders.sync(receipts)
-        self.discard()
+        folders.sync(receipts)
+        if self.folder.exists():
+            self.discard()
         self.folder = target
         return target
 
@@ -147,11 +156,9 @@ class Journal:
         chosen = self.folder / _RECEIPT
         name = chosen.read_text("utf-8", "replace") if chosen.is_file() else ""
         if not RECEIPT_ID.fullmatch(name):
-            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-            count = sum(1 for entry in receipts.iterdir() if entry.name.startswith(stamp))
+            name = _next_id(os.listdir(receipts))
             fresh = self.folder / f"{_RECEIPT}.new"
             fresh.unlink(missing_ok=True)
-            name = f"{stamp}-{count:02d}"
             _write(fresh, name.encode())
             fresh.rename(chosen)
             folders.sync(self.folder)
@@ -162,6 +169,25 @@ class Journal:
         (self.folder / _LOG).unlink(missing_ok=True)
         folders.sync(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _next_id(ids: Iterable[str]) -> str:
+    """After all that there are, also where the clock was set back."""
+    newest, _, count = max(filter(RECEIPT_ID.fullmatch, ids), default="--").partition("-")
+    now = time.strftime(_STAMP, time.gmtime())
+    if now > newest:
+        return f"{now}-00"
+    if count < "99":
+        return f"{newest}-{int(count) + 1:02d}"
+    later = calendar.timegm(time.strptime(newest, _STAMP)) + 1
+    return f"{time.strftime(_STAMP, time.gmtime(later))}-00"
+
+
+def _is_remains(folder: Path) -> bool:
+    """Whether it is a folder with nothing in it but parts of a journal."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    return set(os.listdir(folder)) <= {"plan.json", _SAVED, _RECEIPT, f"{_RECEIPT}.new"}
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from cudnn_doctor import outfile
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.install import companions
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.plan import AnyStep, Fetch, FromIndex, Method, Plan, Run, Unpack
 from cudnn_doctor.install.request import InstallRequest
@@ -18,6 +19,10 @@ from cudnn_doctor.install.state import locate
 
 SCHEMA = 1
 _PINNED = re.compile(r"[A-Za-z0-9._+-]+={1,2}\d[\w.+:~-]*")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,5}){2,3}")
+_CUDA = re.compile(r"[0-9]{1,2}")
+_PLATFORM = re.compile(r"linux-[a-z0-9_]{1,16}")
+_ITEM = re.compile(r"sha256:[0-9a-f]{64}|[A-Za-z0-9][\w.:+-]*={1,2}[\w.:+~^-]+")
 _HASH = re.compile(r"sha256[:=]([0-9a-f]{64})")
 
 
@@ -89,7 +94,26 @@ def read(path: str) -> Lock:
             where=path,
             next_step="update cudnn-doctor",
         )
+    if fault := _fault(lock):
+        raise BadInput(f"not a lock file that cudnn-doctor wrote: {fault}", where=path)
     return lock
+
+
+def _fault(lock: Lock) -> str:
+    """What in it could be more than a name: its lines go to uv, pip and package managers."""
+    if not _VERSION.fullmatch(lock.version):
+        return f"version {lock.version[:40]!r}"
+    if not _CUDA.fullmatch(lock.cuda):
+        return f"cuda {lock.cuda[:40]!r}"
+    if not _PLATFORM.fullmatch(lock.platform):
+        return f"platform {lock.platform[:40]!r}"
+    for line in lock.companions:
+        if not companions.LINE.fullmatch(line) or not line.startswith("nvidia-"):
+            return f"companion {line[:80]!r}"
+    for item in lock.pinned:
+        if not _ITEM.fullmatch(item):
+            return f"pinned {item[:80]!r}"
+    return ""
 
 
 def request_from(lock: Lock, wish: Wish) -> InstallRequest:

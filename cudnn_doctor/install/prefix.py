@@ -30,6 +30,7 @@ from cudnn_doctor.install.plan import (
     SwitchLink,
     WriteFile,
 )
+from cudnn_doctor.install.state import home
 
 SYSTEM = "/opt/cudnn"
 CONF = "/etc/ld.so.conf.d/cudnn-doctor.conf"
@@ -40,6 +41,11 @@ LINKS = {
 }
 """Links in a prefix, and where this tool lets them lead."""
 _MODULE = "#%Module1.0"
+_TOPS = (
+    "bin boot dev etc home lib lib32 lib64 libx32 opt proc root run sbin srv sys tmp usr var "
+    "usr/bin usr/include usr/lib usr/lib32 usr/lib64 usr/local usr/sbin usr/share var/lib"
+)
+_NOT_ALONE = {"/", *(f"/{top}" for top in _TOPS.split())}
 _LONGEST_NAME, _LONGEST = 255, 3500
 """Bytes; below what Linux allows a path, for what will lie in the prefix."""
 
@@ -49,7 +55,7 @@ def checked(given: str) -> str:
 
     Raises DoctorError (USAGE) where no prefix can have that name.
     """
-    path = os.path.abspath(os.path.expanduser(given))
+    path = re.sub("^//", "/", os.path.abspath(os.path.expanduser(given)))
     if not given.strip():
         what = "the prefix is empty"
     elif not path.isprintable():
@@ -58,6 +64,8 @@ def checked(given: str) -> str:
         what = f"search paths could not name it, for they are divided at : and ; ({path})"
     elif max(len(os.fsencode(path)) - _LONGEST, *map(_excess, path.split("/"))) > 0:
         what = f"the prefix is too long: {path[:40]}..."
+    elif os.path.realpath(path) in _NOT_ALONE:
+        what = f"{path} holds a whole system's files: give a folder of its own below it"
     else:
         return path
     raise DoctorError(what, next_step="give another --prefix", exit_code=ExitCode.USAGE)
@@ -71,7 +79,7 @@ def default(*, as_root: bool = False) -> str:
     """``/opt/cudnn`` for root, else a folder under XDG data home."""
     if as_root or os.geteuid() == 0:
         return SYSTEM
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
+    data = os.environ.get("XDG_DATA_HOME") or str(home() / ".local/share")
     return checked(f"{data}/cudnn")
 
 

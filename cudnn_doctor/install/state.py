@@ -38,16 +38,29 @@ def locate() -> State:
     """State and cache folders of this user; ``CUDNN_DOCTOR_STATE`` and ``CUDNN_DOCTOR_CACHE``
     override them."""
     env = os.environ
-    home = Path.home()
+    if env.get("CUDNN_DOCTOR_STATE") and env.get("CUDNN_DOCTOR_CACHE"):
+        return State(Path(env["CUDNN_DOCTOR_STATE"]), Path(env["CUDNN_DOCTOR_CACHE"]))
     if os.geteuid() == 0:
         state, cache = Path("/var/lib/cudnn-doctor"), Path("/var/cache/cudnn-doctor")
     else:
-        state = Path(env.get("XDG_STATE_HOME") or home / ".local/state") / "cudnn-doctor"
-        cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache") / "cudnn-doctor"
+        state = Path(env.get("XDG_STATE_HOME") or home() / ".local/state") / "cudnn-doctor"
+        cache = Path(env.get("XDG_CACHE_HOME") or home() / ".cache") / "cudnn-doctor"
     return State(
         Path(env.get("CUDNN_DOCTOR_STATE") or state),
         Path(env.get("CUDNN_DOCTOR_CACHE") or cache),
     )
+
+
+def home() -> Path:
+    """The user's home; raises DoctorError where they have none (a container's odd uid)."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise DoctorError(
+            "this user has no home folder, so that there is no place for this tool's files",
+            next_step="set HOME; or CUDNN_DOCTOR_STATE and CUDNN_DOCTOR_CACHE, and give --prefix",
+            exit_code=ExitCode.NOTHING_CHANGED,
+        ) from error
 
 
 def make_folder(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.cli import Cli, tree
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor
+from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import Plan, Run, WriteFile
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.state import State, exclusive
@@ -212,3 +214,65 @@ def test_damaged_receipts_are_told_and_passed_over(
     (receipts / "20990101T000000Z-00").rmdir()
     cli("rollback", "--yes")
     assert tree(tmp_path / "p") == before
+
+
+def test_receipts_are_in_order_though_the_clock_is_not(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = ("20991231T235959Z-99", "20991231T235959Z-07")
+    for name in later:
+        (state.receipts / name).mkdir(parents=True)
+    (state.receipts / "README").write_text("stray")
+    names = [executor.execute(written(tmp_path), state, Silent()).name for _ in range(2)]
+    assert names == ["21000101T000000Z-00", "21000101T000000Z-01"]
+
+
+def test_a_state_folder_that_holds_other_things(state: State, tmp_path: Path) -> None:
+    (state.folder / "journal.md").write_text("mine")
+    executor.execute(written(tmp_path), state, Silent())
+    assert (state.folder / "journal.md").read_text() == "mine"
+    state.journal.mkdir()
+    (state.journal / "diary").write_text("mine")
+    with pytest.raises(DoctorError, match="no journal"):
+        executor.execute(written(tmp_path), state, Silent())
+    assert (state.journal / "diary").read_text() == "mine"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("at", ["begin 0", "done 0", "begin 1", "done 1", "undone 0", "commit"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_ends_in_the_old_or_the_new_state(
+    state: State,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    at: str,
+    times: int,
+) -> None:
+    note = Journal.note
+
+    def stopped(journal: Journal, line: str) -> None:
+        note(journal, line)
+        for _ in range(times if line == at else 0):
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Journal, "note", stopped)
+    try:
+        executor.execute(written(tmp_path), state, Silent())
+    except KeyboardInterrupt:
+        assert not (tmp_path / "one").exists() and not (tmp_path / "two").exists()
+    else:
+        assert at in ("done 1", "undone 0", "commit")
+        assert (tmp_path / "two").exists()
+    assert not state.journal.exists()
+
+
+def test_a_torn_line_is_written_over(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(state, tmp_path, monkeypatch)
+    with (state.journal / "log").open("a") as log:
+        log.write("beg")
+    with exclusive(state):
+        executor.recover(state, Silent())
+    assert not (tmp_path / "one").exists()

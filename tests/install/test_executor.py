@@ -14,6 +14,7 @@ import pytest
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor, fromindex, manifest
 from cudnn_doctor.install.plan import (
+    GuardPackages,
     MakeFolder,
     MoveTree,
     Plan,
@@ -212,3 +213,17 @@ def test_nothing_of_the_current_folder_is_run(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert fromindex.installer() == (sys.executable, "-m", "pip")
     assert not (tmp_path / "PWNED").exists()
+
+
+def test_no_undo_goes_through_a_link(tmp_path: Path, state: State) -> None:
+    site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    (elsewhere / "empty").mkdir(parents=True)
+    site.mkdir()
+    (site / "nvidia").symlink_to(elsewhere)
+    guard = GuardPackages(site_packages=str(site), names=("nvidia",))
+    steps = (guard, Run(argv=("false",)))
+    plan = Plan(action="install", method="wheel", version="", cuda="", target="t", steps=steps)
+    with pytest.raises(DoctorError, match="leads to a folder elsewhere") as caught:
+        executor.execute(plan, state, Silent())
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert (elsewhere / "empty").is_dir()

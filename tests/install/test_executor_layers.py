@@ -13,7 +13,7 @@ import pytest
 from support import roots
 from test_executor import Silent, a_plan, old_world, tree
 
-from cudnn_doctor.install import executor, journal
+from cudnn_doctor.install import executor, journal, manifest
 from cudnn_doctor.install.plan import Plan, RemoveTree
 from cudnn_doctor.install.state import State, exclusive
 
@@ -32,6 +32,7 @@ def base(tmp_path: Path) -> Path:
     old_world(world)
     (world / "prefix/9.1.0/lib").chmod(0o640)
     (world / "prefix/9.1.0/link").symlink_to("lib")
+    manifest.write(world / "prefix/9.1.0", {})
     os.chown(world / "prefix/9.1.0/lib", 65534, 65534)
     with exclusive(state_of(world)):
         pass

@@ -161,11 +161,12 @@ def test_a_version_whose_manifest_is_none_is_set_aside(
 
 
 @pytest.mark.parametrize(
-    "prefix_given", ["", " ", "a\nb", "a\x1b[31m", "a:b", "x" * 300, "y/" * 2500]
+    "given",
+    ["", " ", "a\nb", "a\x1b[31m", "a:b", "x" * 300, "y/" * 2500, "/", "//", "/usr/"],
 )
 @pytest.mark.parametrize("command", ["install", "list", "use 9.10.2", "uninstall 9.10.2", "repair"])
-def test_a_prefix_that_none_can_be(cli: Cli, command: str, prefix_given: str) -> None:
-    refused = cli(*command.split(), "--prefix", prefix_given, code=2).stderr
+def test_a_prefix_that_none_can_be(cli: Cli, command: str, given: str) -> None:
+    refused = cli(*command.split(), "--prefix", given, code=2).stderr
     assert "prefix" in refused and "\x1b" not in refused and "Traceback" not in refused
 
 

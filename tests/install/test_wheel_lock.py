@@ -75,3 +75,29 @@ def test_a_companion_that_was_changed_is_refused(
     lock.write_text(text.replace(known, "0" * 64))
     assert "ash" in cli(*base, "--frozen", code=5).stderr
     assert versions(tmp_path / "env") == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"companions": ["evil @ file:///tmp/evil"]},
+        {"companions": ["--index-url http://127.0.0.1/"]},
+        {"companions": ["evil==1 --hash=sha256:" + "0" * 64]},
+        {"companions": ["nvidia-cublas-cu12==12.9.1.4"]},
+        {"pinned": ["--option=1"]},
+        {"version": "9.10.2; x"},
+        {"version": "9" * 5000},
+        {"cuda": ""},
+        {"cuda": "12.9"},
+        {"platform": "../x"},
+    ],
+)
+def test_a_lock_is_no_code(cli: Cli, tmp_path: Path, change: dict[str, object]) -> None:
+    lock = {
+        **{"schema": 1, "method": "wheel", "version": "9.10.2.21", "cuda": "12"},
+        **{"flavour": "full", "platform": "linux-x86_64", "source": "auto", "static": False},
+        **{"pinned": [], "companions": [], **change},
+    }
+    (tmp_path / "cudnn.lock").write_text(json.dumps(lock))
+    args = ("--frozen", "--lock", tmp_path / "cudnn.lock", "--python", tmp_path, "--yes")
+    assert "not a lock file" in cli("install", *args, code=7).stderr
