@@ -142,20 +142,13 @@ def _make_streams_safe() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif stream is getattr(sys, f"__{name}__"):
+            output = io.BufferedWriter(_Output(stream.fileno(), "wb", closefd=False))
+            by_line = stream.line_buffering or stream.write_through
+            safe = io.TextIOWrapper(output, stream.encoding, "backslashreplace", None, by_line)
+            setattr(sys, name, safe)
         elif isinstance(stream, io.TextIOWrapper):
-            setattr(sys, name, _safe(stream))
-
-
-def _safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):  # a test's
-        stream.reconfigure(errors="backslashreplace")
-        return stream
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Output(stream.fileno(), "wb", closefd=False)),
-        encoding=stream.encoding,
-        errors="backslashreplace",
-        line_buffering=stream.line_buffering or stream.write_through,
-    )
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _print_error(error: DoctorError) -> None:

@@ -22,7 +22,7 @@ _PINNED = re.compile(r"[A-Za-z0-9._+-]+={1,2}\d[\w.+:~-]*")
 _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,5}){2,3}")
 _CUDA = re.compile(r"[0-9]{1,2}")
 _PLATFORM = re.compile(r"linux-[a-z0-9_]{1,16}")
-_ITEM = re.compile(r"sha256:[0-9a-f]{64}|[A-Za-z0-9][\w.:+-]*={1,2}[\w.:+~^-]+")
+_ITEM = re.compile(r"sha256:[0-9a-f]+|[A-Za-z0-9][\w.:+-]*={1,2}[\w.:+~^-]+")
 _HASH = re.compile(r"sha256[:=]([0-9a-f]{64})")
 
 
