@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -24,6 +25,9 @@ _PIECE = 8 << 20
 _HASHED_PIECE = 1 << 20
 _PATIENCE_SECONDS = 3.0
 
+_CACHED = re.compile(r"\.?[0-9a-f]{64}(\.part|\.new)?")
+"""Names of its files; what else lies in the cache is not this tool's."""
+
 
 def cached(state: State, sha256: str) -> Path:
     """Where the file with this hash is, or would be, in the cache."""
@@ -33,8 +37,9 @@ def cached(state: State, sha256: str) -> Path:
 def cached_files(state: State) -> list[tuple[Path, int]]:
     """Files of the cache with their sizes in bytes, unfinished ones included."""
     folder = state.cache / "files"
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [(path, path.stat().st_size) for path in paths]
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    paths = [folder / name for name in names if _CACHED.fullmatch(name)]
+    return [(path, path.lstat().st_size) for path in paths]
 
 
 def fetch(step: Fetch, state: State, progress: Progress) -> Path:

@@ -71,6 +71,13 @@ def checked(given: str) -> str:
     raise DoctorError(what, next_step="give another --prefix", exit_code=ExitCode.USAGE)
 
 
+def warnings(prefix: str) -> tuple[str, ...]:
+    """What a prefix's name is not good for."""
+    if not re.search(r"""['"\\]""", prefix):
+        return ()
+    return ("pkg-config cannot name files in a prefix with quotes or backslashes",)
+
+
 def _excess(name: str) -> int:
     return len(os.fsencode(name)) - _LONGEST_NAME
 

@@ -83,7 +83,7 @@ def installed(state: State, prefix: str | None = None) -> list[Installed]:
     """Everything that is there: versions in prefixes, wheels and packages by their receipts."""
     known = standing(receipts(state))
     targets = [r.plan.target for r in known if r.plan.method == "tarball"]
-    wanted = [prefix] if prefix else [prefixes.default(), prefixes.SYSTEM, *targets]
+    wanted = [prefix] if prefix else [*_usual(), prefixes.SYSTEM, *targets]
     found = []
     for place in dict.fromkeys(map(os.path.abspath, wanted)):
         for name in prefixes.versions(place):
@@ -105,6 +105,14 @@ def _by_receipts(known: list[Receipt]) -> Iterable[Installed]:
             newest.pop(key, None)
             newest[key] = Installed(name, plan.method, plan.target, True, receipt.id)
     return newest.values()
+
+
+def _usual() -> list[str]:
+    """The prefix that is used where none is named; none for a user without a home."""
+    try:
+        return [prefixes.default()]
+    except DoctorError:
+        return []
 
 
 def find(entries: list[Installed], wanted: str) -> Installed:
@@ -221,7 +229,7 @@ def set_aside(state: State, prefix: str | None = None) -> list[tuple[Path, int]]
     files in use or in uv's cache)."""
     done = receipts(state)
     targets = [r.plan.target for r in done if r.plan.method == "tarball"]
-    places = [prefix] if prefix else [prefixes.default(), *targets]
+    places = [prefix] if prefix else [*_usual(), *targets]
     found = [path for place in dict.fromkeys(places) for path in files.kept(place)]
     found += sorted(kept.STORE.glob("*")) if prefix is None else []
     steps = [step for r in done for step in r.plan.steps] if prefix is None else []

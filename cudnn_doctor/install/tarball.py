@@ -47,6 +47,7 @@ def plan_tarball(request: InstallRequest, matrix: Matrix) -> Plan:
         target=prefix,
         steps=tuple(steps),
         reasons=tuple(reasons),
+        warnings=prefixes.warnings(prefix),
         space_needed=space,
     )
     return plan if request.fresh else ours.settled(plan)

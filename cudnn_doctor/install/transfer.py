@@ -15,8 +15,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 if TYPE_CHECKING:
     import requests
@@ -79,6 +79,7 @@ class Transfer:
         tries = 0
         with requests.Session() as session:
             session.max_redirects = MAX_REDIRECTS
+            session.hooks["response"].append(_stay_encrypted)
             while True:
                 before = self._frontier
                 try:
@@ -234,6 +235,14 @@ class Transfer:
         """Bytes of an earlier run's part file that are surely there, in order."""
         have = os.fstat(self._fd).st_size // BLOCK * BLOCK - WINDOW * BLOCK
         return have if 0 < have < (self._size or have + 1) else 0
+
+
+def _stay_encrypted(response: requests.Response, **_: Any) -> None:
+    """Before a redirect is followed: what was asked for over TLS never goes on in the clear."""
+    target = urljoin(response.url, response.headers.get("location", ""))
+    schemes = urlsplit(response.url).scheme, urlsplit(target).scheme
+    if response.is_redirect and schemes[0] == "https" and schemes[1] != "https":
+        raise MirrorError("it was led away from https")
 
 
 def _in_order(

@@ -15,7 +15,7 @@ from support.cli import Cli, tree
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor
 from cudnn_doctor.install.journal import Journal
-from cudnn_doctor.install.plan import Plan, Run, WriteFile
+from cudnn_doctor.install.plan import FromIndex, Plan, Run, WriteFile
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.state import State, exclusive
 
@@ -276,3 +276,37 @@ def test_a_torn_line_is_written_over(
     with exclusive(state):
         executor.recover(state, Silent())
     assert not (tmp_path / "one").exists()
+
+
+def test_the_cache_is_cleared_of_its_own_files_alone(cli: Cli, tmp_path: Path) -> None:
+    files = tmp_path / "cache/files"
+    files.mkdir(parents=True)
+    (files / "thesis.pdf").write_text("mine")
+    (files / ("0" * 64)).symlink_to("nowhere")
+    assert len(cli.json("cache", "list")["files"]) == 1
+    cli("cache", "clear")
+    assert [path.name for path in files.iterdir()] == ["thesis.pdf"]
+
+
+def test_an_undo_that_removes_nothing_is_unfinished(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be removed any more, as after a remount."""
+
+    def fill(step: FromIndex) -> None:
+        Path(step.staging).mkdir()
+        raise OSError(5, "Input/output error")
+
+    def refuse(path: str) -> None:
+        raise OSError(30, "Read-only file system", path)
+
+    steps = (FromIndex(argv=("true",), requirement="x", staging=str(tmp_path / "staged")),)
+    plan = Plan(action="install", method="wheel", version="", cuda="", target="t", steps=steps)
+    monkeypatch.setattr("cudnn_doctor.install.fromindex.fill", fill)
+    with monkeypatch.context() as patched, pytest.raises(DoctorError) as caught:
+        patched.setattr("shutil.rmtree", refuse)
+        executor.execute(plan, state, Silent())
+    assert caught.value.exit_code == ExitCode.UNFINISHED
+    with exclusive(state):
+        assert executor.recover(state, Silent())
+    assert not (tmp_path / "staged").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import itertools
 import os
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from support.redist_server import RedistServer, serving
 
 from cudnn_doctor.errors import DoctorError, ExitCode
@@ -21,6 +23,7 @@ from cudnn_doctor.install.download import Arriving, cached, fetch
 from cudnn_doctor.install.plan import Fetch
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.state import State
+from cudnn_doctor.install.transfer import MirrorError
 
 BLOCK = 1 << 16
 DATA = random.Random(9).randbytes(40 * BLOCK + 123)
@@ -326,3 +329,15 @@ def test_a_cache_that_cannot_be_written_is_told(server: RedistServer, tmp_path: 
         fetch(whole(server), State(tmp_path / "state", tmp_path / "cache"), Silent())
     assert "CUDNN_DOCTOR_CACHE" in caught.value.next_step
     assert os.path.isfile(tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("location", "refused"),
+    [("http://127.0.0.1/file", True), ("https://mirror.example/file", False), ("/file", False)],
+)
+def test_no_redirect_leads_away_from_tls(location: str, refused: bool) -> None:
+    response = requests.Response()
+    response.status_code, response.url = 302, "https://mirror.example/"
+    response.headers["location"] = location
+    with pytest.raises(MirrorError, match="https") if refused else contextlib.nullcontext():
+        transfer._stay_encrypted(response)
