@@ -109,7 +109,7 @@ def _finish(journal: Journal, state: State) -> Path:
             return journal.keep(state)
     except OSError as error:
         raise DoctorError(
-            f"the change is made, but could not be recorded yet: {error.strerror}",
+            f"the change is made, but could not be recorded yet: {error.strerror or error}",
             where=str(journal.folder),
             next_step="mend that, then run `cudnn-doctor repair` to settle it",
             exit_code=ExitCode.UNFINISHED,

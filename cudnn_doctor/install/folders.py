@@ -17,6 +17,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from pathlib import Path
 
 _NOTE = "move"
@@ -82,6 +83,15 @@ def let_go(path: str) -> None:
     """Delete it as far as that can be done: nothing depends on it any more."""
     with contextlib.suppress(OSError):
         discard(path)
+
+
+def open_to_readers(folder: str) -> None:
+    """Let all read what is in there and enter its folders."""
+    for base, _, names in os.walk(folder):
+        os.chmod(base, stat.S_IMODE(os.stat(base).st_mode) | 0o555)  # noqa: S103 - it is for all
+        for path in (os.path.join(base, name) for name in names):
+            if not os.path.islink(path):
+                os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o444)
 
 
 def nearest(path: str) -> str:

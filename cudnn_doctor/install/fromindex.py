@@ -166,6 +166,8 @@ def _lay_out(index: Path, staging: Path) -> None:
     for licence in sorted(index.glob("*.dist-info/**/License.txt"))[:1]:
         licence.rename(staging / "LICENSE")
     complete_links(staging / "lib")
+    if os.geteuid() == 0:  # uv links files from its cache, which keep the mode they got there
+        folders.open_to_readers(str(staging))
     manifest.write(staging, _recorded(index, home, staging))
     shutil.rmtree(index)
 

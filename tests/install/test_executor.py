@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import executor, fromindex, manifest
+from cudnn_doctor.install import executor, folders, fromindex, manifest
 from cudnn_doctor.install.plan import (
     GuardPackages,
     MakeFolder,
@@ -227,3 +227,13 @@ def test_no_undo_goes_through_a_link(tmp_path: Path, state: State) -> None:
         executor.execute(plan, state, Silent())
     assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
     assert (elsewhere / "empty").is_dir()
+
+
+def test_what_came_closed_is_opened_to_readers(tmp_path: Path) -> None:
+    (tmp_path / "v/lib").mkdir(parents=True)
+    (tmp_path / "v/lib/libcudnn.so.9").touch(mode=0o600)
+    (tmp_path / "v/lib/libcudnn.so").symlink_to("libcudnn.so.9")
+    (tmp_path / "v/lib").chmod(0o700)
+    folders.open_to_readers(str(tmp_path / "v"))
+    modes = [(tmp_path / "v" / name).stat().st_mode & 0o777 for name in ("lib", "lib/libcudnn.so")]
+    assert modes == [0o755, 0o644]
