@@ -7,9 +7,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from conftest import Redist
 from support.cli import Cli, tree
+
+from cudnn_doctor.install import ours
+from cudnn_doctor.install import prefix as prefixes
+from cudnn_doctor.install.plan import Plan, RemoveTree
 
 Install = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -216,3 +221,19 @@ def test_a_reader_that_goes_away_decides_nothing(
     os.close(writing)
     assert done.returncode == 0
     assert (prefix / "current").is_symlink()
+
+
+def test_what_an_administrator_told_the_loader_besides_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "cudnn-doctor.conf"
+    monkeypatch.setattr(prefixes, "CONF", str(conf))
+    step = RemoveTree(path=str(conf))
+    plan = Plan(action="uninstall", method="tarball", version="9.10.2", cuda="12", target="/opt/c")
+    plan = msgspec.structs.replace(plan, steps=(step,))
+    conf.write_text("/opt/c/current/lib\n")
+    assert ours.settled(plan).warnings == ()
+    conf.write_text("/opt/c/current/lib\n/srv/lib\n")
+    assert "was changed since" in ours.settled(plan).warnings[0]
+    conf.write_text("/srv/lib\n")
+    assert ours.settled(plan).steps == ()
