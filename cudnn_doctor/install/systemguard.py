@@ -20,8 +20,15 @@ from cudnn_doctor.machine.managers import RELEVANT
 
 _BEFORE, _AFTER, _FILES = "before.json", "after.json", "files.json"
 _HALF_WRITTEN = re.compile(r";[0-9a-f]{8}$")
-"""Names under which rpm writes files before it puts them into place."""
-_FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/include")
+"""Names under which rpm writes files before it puts them into place: they end with the second in
+which it began, so that it may meet those of a killed one."""
+_FOLDERS = (
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/*-linux-gnu",
+    "/usr/include",
+    "/usr/lib/.build-id/*",
+)
 
 
 def guard(step: GuardSystem, saved: Path) -> None:
@@ -130,7 +137,7 @@ def _files() -> dict[str, str]:
     for pattern in _FOLDERS:
         for folder in glob.glob(pattern):
             for entry in os.scandir(folder):
-                if RELEVANT.search(entry.name):
+                if RELEVANT.search(entry.name) or _HALF_WRITTEN.search(entry.name):
                     stat = entry.stat(follow_symlinks=False)
                     found[entry.path] = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
     return found

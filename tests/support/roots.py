@@ -1,13 +1,14 @@
 """Run code inside a root folder: real package managers work on it and the machine stays as it is.
 
-The child lives in a mount namespace of its own, sees this Python and this project at their usual
-places, and takes its mounts with it when it dies, however it dies.
+The code has namespaces of its own for mounts and processes and sees this Python and this project at
+their usual places. However it dies, all that it started dies with it and its root is unmounted: an
+overlay that is mounted twice over one upper shows rubbish.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import errno
 import os
 import pickle
 import signal
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_CLONE_NEWNS = 0x20000
+_CLONE_NEWNS, _CLONE_NEWPID = 0x20000, 0x20000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROJECT = Path(__file__).resolve().parents[2]
@@ -38,9 +39,10 @@ class Overlay(NamedTuple):
 
 
 def start(root: Path | Overlay, function: Callable[..., Any], *args: Any) -> tuple[int, int]:
-    """Fork a child that calls ``function`` inside ``root``, as leader of its own process group.
+    """Call ``function`` inside ``root``, in a process of its own.
 
-    Returns its process id and the descriptor from which ``result`` reads.
+    Returns the id of the process that mounts the root, and unmounts it when all who were at work
+    in it are gone, daemons too; and the descriptor from which ``result`` reads.
     """
     import ssl  # noqa: F401  (loaded before the libraries of the root are all there is)
 
@@ -51,19 +53,46 @@ def start(root: Path | Overlay, function: Callable[..., Any], *args: Any) -> tup
     if child:
         os.close(writing)
         return child, reading
+    mounted = None
     try:
         os.close(reading)
         os.setsid()
-        _enter(root)
-        answer: tuple[bool, Any] = (True, function(*args))
+        _check(_LIBC.unshare(_CLONE_NEWNS | _CLONE_NEWPID))
+        mounted = _mount(root)
+        first = os.fork()
+        if first == 0:
+            _be_first(mounted, writing, function, args)
+        os.waitpid(first, 0)
     except BaseException as error:
-        traceback.print_exc()
-        answer = (False, error)
+        _answer(writing, False, error)
+    finally:
+        if isinstance(root, Overlay) and mounted:
+            _unmount(mounted)
+        os._exit(0)
+
+
+def _be_first(root: Path, writing: int, function: Callable[..., Any], args: Any) -> None:
+    """As the first process of a process namespace: when it ends, all others there do."""
+    worker = os.fork()
+    if worker:
+        os.close(writing)
+        while os.wait()[0] != worker:
+            pass
+        os._exit(0)
     try:
-        with os.fdopen(writing, "wb") as pipe:
-            pickle.dump(answer, pipe)
+        _enter(root)
+        _answer(writing, True, function(*args))
+    except BaseException as error:
+        _answer(writing, False, error)
     finally:
         os._exit(0)
+
+
+def _answer(writing: int, done: bool, value: Any) -> None:
+    if not done:
+        traceback.print_exception(value)
+    with os.fdopen(writing, "wb") as pipe:
+        pickle.dump((done, value), pipe)
 
 
 def result(child: int, reading: int) -> Any:
@@ -80,25 +109,9 @@ def result(child: int, reading: int) -> Any:
 
 
 def kill(child: int) -> None:
-    """Kill the child and all that it started, and wait until nobody is left who holds its mounts:
-    an overlay that is mounted twice over one upper shows rubbish."""
-    namespace = os.readlink(f"/proc/{child}/ns/mnt")
-    os.killpg(child, signal.SIGKILL)
-    while left := _members(namespace):  # daemons, such as gpg-agent, have left the group
-        for process in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.01)
-    time.sleep(0.05)  # the kernel unmounts after the last one's end
-
-
-def _members(namespace: str) -> list[int]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            if os.readlink(process / "ns/mnt") == namespace:
-                found.append(int(process.name))
-    return found
+    """Kill the function and all that it started, at once."""
+    children = Path(f"/proc/{child}/task/{child}/children").read_text()
+    os.kill(int(children.split()[0]), signal.SIGKILL)
 
 
 def inside(root: Path | Overlay, function: Callable[..., Any], *args: Any) -> Any:
@@ -106,17 +119,29 @@ def inside(root: Path | Overlay, function: Callable[..., Any], *args: Any) -> An
     return result(*start(root, function, *args))
 
 
-def _enter(root: Path | Overlay) -> None:
-    _check(_LIBC.unshare(_CLONE_NEWNS))
+def _mount(root: Path | Overlay) -> Path:
+    """Mount what the root needs, in a namespace of its own; returns the folder to enter."""
     _check(_LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
-    if isinstance(root, Overlay):
-        root = _mount_overlay(root)
+    place = _mount_overlay(root) if isinstance(root, Overlay) else root
     for path in dict.fromkeys((sys.base_prefix, sys.prefix, str(_PROJECT), "/dev")):
         if not Path(path).is_relative_to("/usr"):
-            target = root / path.lstrip("/")
+            target = place / path.lstrip("/")
             target.mkdir(parents=True, exist_ok=True)
             _check(_LIBC.mount(path.encode(), os.fsencode(target), None, _MS_BIND | _MS_REC, None))
-    (root / "proc").mkdir(exist_ok=True)
+    (place / "proc").mkdir(exist_ok=True)
+    return place
+
+
+def _unmount(place: Path) -> None:
+    """Unmount a root, what is mounted in it first."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    for path in reversed([line.split()[4] for line in lines]):
+        if Path(path).is_relative_to(place):
+            while _LIBC.umount2(os.fsencode(path), 0) and ctypes.get_errno() == errno.EBUSY:
+                time.sleep(0.01)
+
+
+def _enter(root: Path) -> None:
     _check(_LIBC.mount(b"proc", os.fsencode(root / "proc"), b"proc", 0, None))
     os.chroot(root)
     os.chdir("/")
