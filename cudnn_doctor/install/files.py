@@ -129,7 +129,7 @@ def aside(step: RemoveTree) -> str:
 
 def kept(prefix: str) -> list[Path]:
     """Folders that were set aside in a prefix for a rollback."""
-    return sorted(Path(prefix).glob(f".*{_KEPT}"))
+    return folders.listed(prefix, f".*{_KEPT}")
 
 
 def remove_tree(step: RemoveTree, saved: Path) -> None:

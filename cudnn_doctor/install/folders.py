@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import os
 import shutil
 import stat
@@ -100,6 +101,15 @@ def nearest(path: str) -> str:
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path
+
+
+def listed(folder: str | Path, pattern: str) -> list[Path]:
+    """What in a folder has a name like that, sorted; nothing where it may not be read."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [Path(folder, name) for name in sorted(fnmatch.filter(names, pattern))]
 
 
 def sync(path: str | Path) -> None:

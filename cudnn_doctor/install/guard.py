@@ -27,6 +27,7 @@ import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import records
+from cudnn_doctor.install.folders import listed
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, RestoreWheels, Run
 
 _MANIFEST = "manifest.json"
@@ -113,7 +114,7 @@ def finish_guard(step: GuardPackages, saved: Path, receipt: str | None) -> None:
 
 def kept(site: Path) -> list[Path]:
     """Folders in which replaced files are kept: one, as a rule."""
-    return sorted(site.glob(f"{_KEPT}*"))
+    return listed(site, f"{_KEPT}*")
 
 
 def from_kept(steps: Iterable[AnyStep], receipt: str) -> Iterator[AnyStep]:

@@ -320,6 +320,11 @@ def test_no_permission(job: Job, tmp_path: Path) -> None:
     assert code == 5, errors
     assert "this needs root" in errors and "--sudo" in errors
     assert not list((tmp_path / "closed").iterdir())
+    (tmp_path / "closed").chmod(0o700)
+    assert as_nobody(job.cli, ["list", "--prefix", str(job.prefix)])[0] == 0
+    job.cli.environ["CUDNN_DOCTOR_STATE"] = str(tmp_path / "closed")
+    code, errors = as_nobody(job.cli, ["rollback", "--yes"])
+    assert code == 5 and "cannot take this tool's lock" in errors
 
 
 def as_nobody(cli: Cli, args: list[str]) -> tuple[int, str]:
