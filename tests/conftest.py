@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -29,8 +30,11 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """Let programs of the tests' own environment (uv) be found, after all others."""
+    """Let programs of the tests' own environment (uv) be found, after all others; let Ctrl-C reach
+    the programs under test where the tests run in the background, too."""
     os.environ["PATH"] += os.pathsep + os.path.dirname(sys.executable)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _gpu_here() -> bool:

@@ -76,6 +76,8 @@ class XzReader:
             if self._waiting and sum(self._sizes) > self._max_ahead:
                 break
             self._cut_block()
+            if self._waiting and self._waiting[0].done():
+                break  # no waiting for what has not arrived while something is ready
         while self._single is not None and len(self._waiting) < _PIECES_AHEAD:
             self._waiting.append(self._pool.submit(self._piece))
         while self._waiting and not self._pieces:
