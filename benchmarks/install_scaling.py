@@ -118,10 +118,10 @@ def make(root: Path, unit: bytes, times: int, block: int) -> dict[str, Archive]:
 
 def road(url: str, sha256: str, size: int, work: str, cpus: Sequence[int]) -> None:
     """Fetch and unpack on these CPUs; prints seconds, CPU seconds and the peak in MiB as JSON."""
+    from cudnn_doctor.install.archives.unpack import unpack
     from cudnn_doctor.install.plan import Fetch, Unpack
     from cudnn_doctor.install.progress import Silent
     from cudnn_doctor.install.state import State
-    from cudnn_doctor.install.unpack import unpack
 
     os.sched_setaffinity(0, cpus)
     source = Fetch(urls=(url,), sha256=sha256, size=size, name=os.path.basename(url))

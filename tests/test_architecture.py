@@ -21,6 +21,13 @@ ROOMS = {
     "cli": {"machine", "matrix", "checks", "explain", "verify", "install", "report"},
 }
 """Room -> rooms that it may import (besides itself and the modules at the top)."""
+METHODS = {
+    "archives": set(),
+    "wheels": {"archives"},
+    "prefixes": {"archives", "wheels"},
+    "packages": {"archives"},
+}
+"""Folder of ``install`` -> its neighbours that it may import."""
 HEAVY = {"rich", "requests", "pynvml", "yaml", "packaging", "distro", "msgspec", "cupy", "numpy"}
 """What no command-line module may import before its command runs."""
 
@@ -45,6 +52,15 @@ def test_a_room_imports_only_what_is_below_it(room: str) -> None:
             if parts[0] != "cudnn_doctor" or len(parts) < 2 or parts[1] not in ROOMS:
                 continue
             assert parts[1] in ROOMS[room] | {room}, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("folder", METHODS)
+def test_the_methods_of_installation_know_little_of_each_other(folder: str) -> None:
+    for path in (PACKAGE / "install" / folder).glob("*.py"):
+        for name in imports(path):
+            _, room, part, *_ = (*name.split("."), "", "", "")
+            if room == "install" and part in METHODS:
+                assert part in METHODS[folder] | {folder}, f"{path.name} imports {name}"
 
 
 def test_no_room_was_forgotten() -> None:

@@ -36,7 +36,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 
 def _prefix(given: str | None) -> str | None:
-    from cudnn_doctor.install.prefix import checked
+    from cudnn_doctor.install.prefixes.layout import checked
 
     return None if given is None else checked(given)
 

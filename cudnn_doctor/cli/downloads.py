@@ -88,7 +88,7 @@ def download(
 @cache.command("list", epilog=examples("cudnn-doctor cache list --json"))
 def cache_list(as_json: ap.AsJson = False) -> None:
     """List the cached files: size in bytes and SHA-256."""
-    from cudnn_doctor.install.download import cached_files
+    from cudnn_doctor.install.archives.download import cached_files
     from cudnn_doctor.install.state import locate
 
     files = cached_files(locate())
@@ -104,7 +104,7 @@ def cache_list(as_json: ap.AsJson = False) -> None:
 @cache.command("clear", epilog=examples("cudnn-doctor cache clear"))
 def cache_clear() -> None:
     """Remove all cached files, finished or not, and what was set aside for a rollback."""
-    from cudnn_doctor.install.download import cached_files
+    from cudnn_doctor.install.archives.download import cached_files
     from cudnn_doctor.install.files import finish_remove_folder
     from cudnn_doctor.install.folders import discard
     from cudnn_doctor.install.plan import RemoveFolder

@@ -61,7 +61,7 @@ def fix(
     as_json: ap.AsJson = False,
 ) -> None:
     """Mend what can be mended safely: shows the plan, asks, does it, checks again, can undo."""
-    from cudnn_doctor.install.mend import plan_mending
+    from cudnn_doctor.install.wheels.mend import plan_mending
     from cudnn_doctor.matrix.load import load
     from cudnn_doctor.report import fix as report
 
@@ -144,7 +144,7 @@ def _told_by(
 def _activate(path: SearchPath) -> None:
     """Look again as a shell does in which the environment was activated anew."""
     if path.drop or path.add:
-        from cudnn_doctor.install.searchpath import path_with
+        from cudnn_doctor.install.wheels.searchpath import path_with
 
         value = path_with(os.environ.get("LD_LIBRARY_PATH", ""), path)
         os.environ["LD_LIBRARY_PATH"] = value

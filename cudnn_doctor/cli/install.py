@@ -122,9 +122,9 @@ def install(
     When a step fails, or the process is killed, the machine ends as it was.
     """
     from cudnn_doctor.install.choose import Wish, settle, with_absent_frameworks
-    from cudnn_doctor.install.companions import pin, pin_if_told
     from cudnn_doctor.install.lock import read, request_from, try_out, verify, write
     from cudnn_doctor.install.request import plan_install
+    from cudnn_doctor.install.wheels.companions import pin, pin_if_told
     from cudnn_doctor.machine.model import Machine
     from cudnn_doctor.matrix.load import load
     from cudnn_doctor.report.plan import FOR_IMAGES

@@ -110,7 +110,7 @@ def update(
     """
     from pathlib import Path
 
-    from cudnn_doctor.install.manifests import manifests
+    from cudnn_doctor.install.archives.redistrib import manifests
     from cudnn_doctor.matrix.compile import compile_matrix
     from cudnn_doctor.matrix.load import chosen_path, read
     from cudnn_doctor.matrix.update import merge, read_manifest

@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import fromindex
+from cudnn_doctor.install.archives.download import cached, download_to
 from cudnn_doctor.install.choose import Wish
-from cudnn_doctor.install.download import cached, download_to
 from cudnn_doctor.install.lock import Lock, request_from
+from cudnn_doctor.install.prefixes.source import archive_fetch, wheel_fetch
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.source import archive_fetch, wheel_fetch
 from cudnn_doctor.install.state import State
+from cudnn_doctor.install.wheels import fromindex
 from cudnn_doctor.matrix.model import Matrix
 
 

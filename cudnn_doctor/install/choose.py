@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.brought import Known, identify
 from cudnn_doctor.install.plan import Method, Plan
+from cudnn_doctor.install.prefixes.brought import Known, identify
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Environment, Machine
 from cudnn_doctor.matrix.model import Matrix
@@ -60,7 +60,7 @@ def choose_method(wish: Wish, target: Target, matrix: Matrix, machine: Facts) ->
 
 def active_environment(machine: Machine) -> str | None:
     """Prefix of the active environment, unless it is the system's Python or closed to wheels."""
-    from cudnn_doctor.install import environment as environments
+    from cudnn_doctor.install.wheels import environment as environments
 
     try:
         found = environments.choose(None, machine)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
-from cudnn_doctor.install import files, folders, guard
+from cudnn_doctor.install import files, folders
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import (
     AnyStep,
@@ -41,6 +41,7 @@ from cudnn_doctor.install.plan import (
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import State, exclusive, held
 from cudnn_doctor.install.stops import Stops, unstoppable
+from cudnn_doctor.install.wheels import guard
 from cudnn_doctor.interpreter import apart
 
 
@@ -131,7 +132,7 @@ def _let_go(journal: Journal, state: State) -> None:
             kept = None if plan.undoes else journal.receipt_name(state)
             guard.finish_guard(step, journal.saved(number), kept)
         elif isinstance(step, GuardSystem):
-            from cudnn_doctor.install import systemguard
+            from cudnn_doctor.install.packages import guard as systemguard
 
             systemguard.finish(step, journal.saved(number), for_good=bool(plan.undoes))
         elif isinstance(step, RemoveFolder):
@@ -181,16 +182,16 @@ def _check_space(plan: Plan) -> None:
 
 def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
     if isinstance(step, Fetch):
-        from cudnn_doctor.install import download
+        from cudnn_doctor.install.archives import download
 
         download.fetch(step, state, progress)
     elif isinstance(step, Unpack):
-        from cudnn_doctor.install import unpack
+        from cudnn_doctor.install.archives import unpack
 
         files.claim(step, saved)
         unpack.unpack(step, state, progress)
     elif isinstance(step, FromIndex):
-        from cudnn_doctor.install import fromindex
+        from cudnn_doctor.install.wheels import fromindex
 
         files.claim(step, saved)
         fromindex.fill(step)
@@ -201,15 +202,15 @@ def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
 
         prove.prove(step, progress)
     elif isinstance(step, FetchKey):
-        from cudnn_doctor.install import keys
+        from cudnn_doctor.install.packages import keys
 
         keys.fetch_key(step, saved)
     elif isinstance(step, GuardSystem):
-        from cudnn_doctor.install import systemguard
+        from cudnn_doctor.install.packages import guard as systemguard
 
         systemguard.guard(step, saved)
     elif isinstance(step, RestorePackages):
-        from cudnn_doctor.install import systemguard
+        from cudnn_doctor.install.packages import guard as systemguard
 
         systemguard.restore(step, progress)
     elif not isinstance(step, RemoveFolder):  # that waits for the commit
@@ -223,11 +224,11 @@ def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
         for argv in step.undo:
             _run(Run(argv=argv, environ=step.environ, may_fail=step.may_fail), progress)
     elif isinstance(step, GuardSystem):
-        from cudnn_doctor.install import systemguard
+        from cudnn_doctor.install.packages import guard as systemguard
 
         systemguard.unguard(step, saved, progress)
     elif isinstance(step, RestorePackages):
-        from cudnn_doctor.install import systemguard
+        from cudnn_doctor.install.packages import guard as systemguard
 
         systemguard.finish_restore(step, progress)
     elif type(step) in _UNDO:

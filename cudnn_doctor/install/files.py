@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import folders, ours
+from cudnn_doctor.install import folders
 from cudnn_doctor.install.folders import discard
 from cudnn_doctor.install.plan import (
     AnyStep,
@@ -29,6 +29,7 @@ from cudnn_doctor.install.plan import (
     Unpack,
     WriteFile,
 )
+from cudnn_doctor.install.prefixes import ours
 
 _REMOVED, _KEPT = ".cudnn-doctor-removed", ".cudnn-doctor-kept"
 _OLD_FILE, _OLD_LINK, _MADE = "old", "link", "made"
@@ -258,7 +259,7 @@ def inverse(  # noqa: PLR0911
     if isinstance(step, MoveTree):
         return [RemoveTree(title=f"remove {step.target}", path=step.target)]
     if isinstance(step, GuardSystem):
-        from cudnn_doctor.install import systemguard
+        from cudnn_doctor.install.packages import guard as systemguard
 
         return systemguard.inverse(step, saved)
     if isinstance(step, Run):

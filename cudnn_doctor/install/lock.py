@@ -11,11 +11,11 @@ import msgspec
 
 from cudnn_doctor import outfile
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
-from cudnn_doctor.install import companions
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.plan import AnyStep, Fetch, FromIndex, Method, Plan, Run, Unpack
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import locate
+from cudnn_doctor.install.wheels import companions
 
 SCHEMA = 1
 _PINNED = re.compile(r"[A-Za-z0-9._+-]+={1,2}\d[\w.+:~-]*")
@@ -164,8 +164,8 @@ def pinned(plan: Plan) -> tuple[str, ...]:
 
 def _brought(plan: Plan) -> dict[str, str]:
     """Distribution packages that came when the plan was carried out."""
-    from cudnn_doctor.install import systemguard
     from cudnn_doctor.install.journal import Journal
+    from cudnn_doctor.install.packages import guard as systemguard
     from cudnn_doctor.install.receipts import receipts
 
     if plan.method != "package":

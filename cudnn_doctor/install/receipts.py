@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
-from cudnn_doctor.install import files, guard, kept, ours
-from cudnn_doctor.install import prefix as prefixes
+from cudnn_doctor.install import files
 from cudnn_doctor.install.journal import RECEIPT_ID, Journal
+from cudnn_doctor.install.packages import kept
 from cudnn_doctor.install.plan import (
     AnyStep,
     GuardPackages,
@@ -20,7 +20,10 @@ from cudnn_doctor.install.plan import (
     SwitchLink,
     WriteFile,
 )
+from cudnn_doctor.install.prefixes import layout as prefixes
+from cudnn_doctor.install.prefixes import ours
 from cudnn_doctor.install.state import State
+from cudnn_doctor.install.wheels import guard
 
 
 class Receipt(NamedTuple):

@@ -64,15 +64,15 @@ def plan_install(request: InstallRequest, machine: Machine, matrix: Matrix) -> P
     Raises DoctorError (NOTHING_CHANGED) when this machine or the request does not allow it.
     """
     if request.method == "tarball":
-        from cudnn_doctor.install.tarball import plan_tarball
+        from cudnn_doctor.install.prefixes.planning import plan_tarball
 
         return plan_tarball(request, matrix)
     if request.method == "wheel":
-        from cudnn_doctor.install.wheel import plan_wheel
+        from cudnn_doctor.install.wheels.planning import plan_wheel
 
         return plan_wheel(request, machine, matrix)
     if request.method == "package":
-        from cudnn_doctor.install.package import plan_package
+        from cudnn_doctor.install.packages.planning import plan_package
 
         return plan_package(request, machine, matrix)
     raise DoctorError(

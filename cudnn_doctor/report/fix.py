@@ -8,8 +8,8 @@ import msgspec
 
 from cudnn_doctor import __version__
 from cudnn_doctor.checks.model import Finding, SearchPath
-from cudnn_doctor.install.mend import Left, Mending
 from cudnn_doctor.install.plan import Plan
+from cudnn_doctor.install.wheels.mend import Left, Mending
 from cudnn_doctor.report.plan import to_text
 
 SCHEMA = 1

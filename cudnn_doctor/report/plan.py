@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cudnn_doctor import __version__
-from cudnn_doctor.install.kept import STORE
+from cudnn_doctor.install.packages.kept import STORE
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,

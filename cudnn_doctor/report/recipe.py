@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cudnn_doctor.install.image import venv_of
-from cudnn_doctor.install.packages import manager_named
+from cudnn_doctor.install.packages.manager import manager_named
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
@@ -31,6 +30,7 @@ from cudnn_doctor.install.plan import (
     Unpack,
     WriteFile,
 )
+from cudnn_doctor.install.wheels.image import venv_of
 
 q = shlex.quote
 

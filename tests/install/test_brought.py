@@ -12,9 +12,9 @@ from conftest import NEW, Redist
 from support import redist
 from support.cli import Cli
 
-from cudnn_doctor.install.brought import identify
+from cudnn_doctor.install.prefixes.brought import identify
+from cudnn_doctor.install.prefixes.source import archive_fetch
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.source import archive_fetch
 from cudnn_doctor.matrix.load import load
 
 

@@ -302,7 +302,7 @@ def test_an_undo_that_removes_nothing_is_unfinished(
 
     steps = (FromIndex(argv=("true",), requirement="x", staging=str(tmp_path / "staged")),)
     plan = Plan(action="install", method="wheel", version="", cuda="", target="t", steps=steps)
-    monkeypatch.setattr("cudnn_doctor.install.fromindex.fill", fill)
+    monkeypatch.setattr("cudnn_doctor.install.wheels.fromindex.fill", fill)
     with monkeypatch.context() as patched, pytest.raises(DoctorError) as caught:
         patched.setattr("shutil.rmtree", refuse)
         executor.execute(plan, state, Silent())

@@ -18,12 +18,12 @@ import requests
 from support.redist_server import RedistServer, serving
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import download, transfer
-from cudnn_doctor.install.download import Arriving, cached, fetch
+from cudnn_doctor.install.archives import download, transfer
+from cudnn_doctor.install.archives.download import Arriving, cached, fetch
+from cudnn_doctor.install.archives.transfer import MirrorError
 from cudnn_doctor.install.plan import Fetch
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.state import State
-from cudnn_doctor.install.transfer import MirrorError
 
 BLOCK = 1 << 16
 DATA = random.Random(9).randbytes(40 * BLOCK + 123)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import executor, folders, fromindex, manifest
+from cudnn_doctor.install import executor, folders, manifest
 from cudnn_doctor.install.plan import (
     GuardPackages,
     MakeFolder,
@@ -24,6 +24,7 @@ from cudnn_doctor.install.plan import (
     WriteFile,
 )
 from cudnn_doctor.install.state import State, exclusive
+from cudnn_doctor.install.wheels import fromindex
 
 
 class Silent:

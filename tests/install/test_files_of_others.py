@@ -12,9 +12,9 @@ import pytest
 from conftest import Redist
 from support.cli import Cli, tree
 
-from cudnn_doctor.install import ours
-from cudnn_doctor.install import prefix as prefixes
 from cudnn_doctor.install.plan import Plan, RemoveTree
+from cudnn_doctor.install.prefixes import layout as prefixes
+from cudnn_doctor.install.prefixes import ours
 
 Install = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from cudnn_doctor.checks.model import Finding, Links, Remedy, SearchPath, Wheels
-from cudnn_doctor.install.mend import plan_mending
 from cudnn_doctor.install.plan import Run, SwitchLink, WriteFile
-from cudnn_doctor.install.searchpath import path_with
+from cudnn_doctor.install.wheels.mend import plan_mending
+from cudnn_doctor.install.wheels.searchpath import path_with
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
 from cudnn_doctor.matrix.load import load
 

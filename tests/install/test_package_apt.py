@@ -20,7 +20,7 @@ from support.signing import SigningKey
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor, files
 from cudnn_doctor.install.journal import Journal
-from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.packages.planning import plan_package
 from cudnn_doctor.install.plan import AnyStep, Plan, Run
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest

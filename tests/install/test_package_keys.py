@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.signing import SigningKey
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import keys, openpgp
+from cudnn_doctor.install.packages import keys, openpgp
 from cudnn_doctor.install.plan import FetchKey
 
 

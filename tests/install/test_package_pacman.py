@@ -16,8 +16,8 @@ from support.signing import SigningKey
 from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install import executor, files
 from cudnn_doctor.install.journal import Journal
-from cudnn_doctor.install.package import plan_package
-from cudnn_doctor.install.packages_pacman import Pacman
+from cudnn_doctor.install.packages.pacman import Pacman
+from cudnn_doctor.install.packages.planning import plan_package
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.package import plan_package
+from cudnn_doctor.install.packages.planning import plan_package
 from cudnn_doctor.install.plan import FetchKey, GuardSystem, Plan, Run, WriteFile
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine, Package, Repository, System

@@ -19,9 +19,9 @@ from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor, files, lock, state
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.journal import Journal
-from cudnn_doctor.install.package import plan_package
-from cudnn_doctor.install.packages import output_of
-from cudnn_doctor.install.packages_dnf import Dnf
+from cudnn_doctor.install.packages.dnf import Dnf
+from cudnn_doctor.install.packages.manager import output_of
+from cudnn_doctor.install.packages.planning import plan_package
 from cudnn_doctor.install.plan import AnyStep, Plan, Run
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.request import InstallRequest

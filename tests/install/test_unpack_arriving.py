@@ -17,10 +17,10 @@ import pytest
 from support import xzpack
 from support.redist_server import RedistServer, serving
 
+from cudnn_doctor.install.archives.unpack import unpack
 from cudnn_doctor.install.plan import Fetch, Unpack
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.state import State
-from cudnn_doctor.install.unpack import unpack
 
 TOP = "cudnn-linux-x86_64-9.9.9.9_cuda12-archive"
 PART = random.Random(4).randbytes(1 << 18)
@@ -92,7 +92,7 @@ from pathlib import Path
 from cudnn_doctor.install.plan import Fetch, Unpack
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.state import State
-from cudnn_doctor.install.unpack import unpack
+from cudnn_doctor.install.archives.unpack import unpack
 
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 path, digest, base = sys.argv[1:]

@@ -10,9 +10,9 @@ import uv
 from support import fakewheels, wheelworld
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.environment import choose, installer_for
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.wheel import plan_wheel
+from cudnn_doctor.install.wheels.environment import choose, installer_for
+from cudnn_doctor.install.wheels.planning import plan_wheel
 from cudnn_doctor.machine.environments import probe_environments
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Environment, Machine

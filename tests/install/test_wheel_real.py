@@ -10,7 +10,7 @@ from support import wheelworld
 from cudnn_doctor.install import executor
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import State
-from cudnn_doctor.install.wheel import plan_wheel
+from cudnn_doctor.install.wheels.planning import plan_wheel
 from cudnn_doctor.machine.environments import probe_environments
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.model import Machine

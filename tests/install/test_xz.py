@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudnn_doctor.install import xz
-from cudnn_doctor.install.xz import XzReader
+from cudnn_doctor.install.archives import xz
+from cudnn_doctor.install.archives.xz import XzReader
 
 if shutil.which("xz") is None:
     pytest.skip("xz is not installed", allow_module_level=True)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from cudnn_doctor.cli.app import app
 from cudnn_doctor.errors import BadInput, DoctorError
-from cudnn_doctor.install.manifests import manifests
+from cudnn_doctor.install.archives.redistrib import manifests
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.load import default_path, load
 from cudnn_doctor.matrix.update import merge, read_manifest

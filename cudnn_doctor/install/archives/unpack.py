@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import IO, cast
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import xz
-from cudnn_doctor.install.download import Arriving
+from cudnn_doctor.install.archives import xz
+from cudnn_doctor.install.archives.download import Arriving
+from cudnn_doctor.install.archives.sink import Refused, Sink
+from cudnn_doctor.install.archives.tarstream import Forward, members
+from cudnn_doctor.install.archives.unzip import unzip
 from cudnn_doctor.install.files import failed
 from cudnn_doctor.install.plan import Unpack
 from cudnn_doctor.install.progress import Progress
-from cudnn_doctor.install.sink import Refused, Sink
 from cudnn_doctor.install.state import State
-from cudnn_doctor.install.tarstream import Forward, members
-from cudnn_doctor.install.unzip import unzip
 
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _BEGIN = 64

@@ -133,18 +133,18 @@ class Choice(NamedTuple):
 def manager_named(name: str) -> Manager:
     """The implementation for a manager."""
     if name == "apt":
-        from cudnn_doctor.install.packages_apt import Apt
+        from cudnn_doctor.install.packages.apt import Apt
 
         return Apt()
     if name == "dnf":
-        from cudnn_doctor.install.packages_dnf import Dnf
+        from cudnn_doctor.install.packages.dnf import Dnf
 
         return Dnf()
     if name == "zypper":
-        from cudnn_doctor.install.packages_zypper import Zypper
+        from cudnn_doctor.install.packages.zypper import Zypper
 
         return Zypper()
-    from cudnn_doctor.install.packages_pacman import Pacman
+    from cudnn_doctor.install.packages.pacman import Pacman
 
     return Pacman()
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.packages import TREE, Manager, output_of
+from cudnn_doctor.install.packages.manager import TREE, Manager, output_of
 
 STORE = Path("/usr/lib/.cudnn-doctor-kept")
 _BUILT = ".built"

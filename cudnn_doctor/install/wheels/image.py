@@ -12,10 +12,10 @@ import shlex
 
 import msgspec
 
-from cudnn_doctor.install import companions
-from cudnn_doctor.install.environment import Installer
 from cudnn_doctor.install.plan import Plan, Run
 from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.wheels import companions
+from cudnn_doctor.install.wheels.environment import Installer
 
 VENV = "/opt/venv"
 """The environment in an image, where none is named."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from cudnn_doctor.install import packages_rpm as rpm
-from cudnn_doctor.install.packages import RepositoryFile, Target
+from cudnn_doctor.install.packages import rpm
+from cudnn_doctor.install.packages.manager import RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep, Run
 
 _COMMAND = ("zypper", "--non-interactive")

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import folders, ours
-from cudnn_doctor.install import prefix as prefixes
+from cudnn_doctor.install import folders
 from cudnn_doctor.install.plan import AnyStep, MakeFolder, MoveTree, Plan, Prove
+from cudnn_doctor.install.prefixes import layout as prefixes
+from cudnn_doctor.install.prefixes import ours
+from cudnn_doctor.install.prefixes.source import Source, source_for
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.source import Source, source_for
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import Matrix
 

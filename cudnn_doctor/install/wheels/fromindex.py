@@ -17,8 +17,8 @@ from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import files, folders, manifest
+from cudnn_doctor.install.archives.sink import complete_links
 from cudnn_doctor.install.plan import FromIndex
-from cudnn_doctor.install.sink import complete_links
 from cudnn_doctor.install.state import held
 from cudnn_doctor.interpreter import apart
 from cudnn_doctor.matrix.model import Wheel

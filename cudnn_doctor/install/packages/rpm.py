@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError
-from cudnn_doctor.install import repack_rpm
-from cudnn_doctor.install.packages import TREE, RepositoryFile, output_of
+from cudnn_doctor.install.packages import repack_rpm
+from cudnn_doctor.install.packages.manager import TREE, RepositoryFile, output_of
 from cudnn_doctor.install.plan import AnyStep, Run, WriteFile
 
 REPOSITORY = "cudnn-doctor-nvidia"

@@ -15,11 +15,11 @@ from packaging.utils import canonicalize_name
 
 from cudnn_doctor.checks.model import Finding, Links, Remedy, SearchPath, Wheels
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import environment as environments
-from cudnn_doctor.install import searchpath
-from cudnn_doctor.install.pins import requirements_of
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, Plan, Run, SwitchLink
-from cudnn_doctor.install.wheel import hashed_again, with_rollback
+from cudnn_doctor.install.wheels import environment as environments
+from cudnn_doctor.install.wheels import searchpath
+from cudnn_doctor.install.wheels.pins import requirements_of
+from cudnn_doctor.install.wheels.planning import hashed_again, with_rollback
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
 from cudnn_doctor.matrix.model import Matrix
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cudnn_doctor.install import repack_deb
-from cudnn_doctor.install.packages import ENVIRON, TREE, RepositoryFile, Target
+from cudnn_doctor.install.packages import repack_deb
+from cudnn_doctor.install.packages.manager import ENVIRON, TREE, RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep, RemoveTree, Run, WriteFile
 
 _PINS = "/etc/apt/preferences.d/cudnn-doctor"

@@ -16,10 +16,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.install.archives.transfer import MirrorError, Transfer, redacted
 from cudnn_doctor.install.plan import Fetch
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import State, make_folder
-from cudnn_doctor.install.transfer import MirrorError, Transfer, redacted
 
 _PIECE = 8 << 20
 _HASHED_PIECE = 1 << 20

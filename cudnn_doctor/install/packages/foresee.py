@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cudnn_doctor.install.packages import ENVIRON, Choice, Target, refused
+from cudnn_doctor.install.packages.manager import ENVIRON, Choice, Target, refused
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine, Package
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import companions, pins
-from cudnn_doctor.install import environment as environments
-from cudnn_doctor.install.environment import Installer
-from cudnn_doctor.install.image import plan_image
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.wheelspace import space_for
+from cudnn_doctor.install.wheels import companions, pins
+from cudnn_doctor.install.wheels import environment as environments
+from cudnn_doctor.install.wheels.environment import Installer
+from cudnn_doctor.install.wheels.image import plan_image
+from cudnn_doctor.install.wheels.space import space_for
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import Matrix, Wheel

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cudnn_doctor.install.environment import Installer
-from cudnn_doctor.install.pins import name_of
+from cudnn_doctor.install.archives.unpack import free_space_for
 from cudnn_doctor.install.plan import Run
-from cudnn_doctor.install.unpack import free_space_for
+from cudnn_doctor.install.wheels.environment import Installer
+from cudnn_doctor.install.wheels.pins import name_of
 from cudnn_doctor.interpreter import apart
 
 _TYPICAL = {"nvidia-cublas": 600_000_000, "nvidia-cuda-nvrtc": 90_000_000}

@@ -16,8 +16,8 @@ import msgspec
 
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import manifest
-from cudnn_doctor.install import prefix as prefixes
 from cudnn_doctor.install.plan import AnyStep, Plan, RemoveTree, SwitchLink, WriteFile
+from cudnn_doctor.install.prefixes import layout as prefixes
 
 Whose = Literal["nobody's", "ours", "edited", "another's"]
 _SHOWN = 5

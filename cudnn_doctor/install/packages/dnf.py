@@ -6,8 +6,8 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
-from cudnn_doctor.install import packages_rpm as rpm
-from cudnn_doctor.install.packages import RepositoryFile, Target
+from cudnn_doctor.install.packages import rpm
+from cudnn_doctor.install.packages.manager import RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep, Run
 
 _COMMAND = ("dnf", "-y", "--setopt=install_weak_deps=False")

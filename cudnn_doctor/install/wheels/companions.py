@@ -19,11 +19,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import environment as environments
-from cudnn_doctor.install import fromindex
-from cudnn_doctor.install.environment import Installer
-from cudnn_doctor.install.pins import name_of, requirements_of
 from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.wheels import environment as environments
+from cudnn_doctor.install.wheels import fromindex
+from cudnn_doctor.install.wheels.environment import Installer
+from cudnn_doctor.install.wheels.pins import name_of, requirements_of
 from cudnn_doctor.interpreter import apart
 from cudnn_doctor.machine.model import Distribution, Environment, Machine
 from cudnn_doctor.machine.redact import without_secrets

@@ -8,7 +8,7 @@ import os
 from typing import Literal, NamedTuple
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.unpack import described
+from cudnn_doctor.install.archives.unpack import described
 from cudnn_doctor.matrix.model import Matrix
 
 _PIECE = 1 << 20

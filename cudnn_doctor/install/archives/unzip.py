@@ -15,8 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from cudnn_doctor.install.download import Arriving
-from cudnn_doctor.install.sink import Refused, Sink
+from cudnn_doctor.install.archives.download import Arriving
+from cudnn_doctor.install.archives.sink import Refused, Sink
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _MAGIC = b"PK\x03\x04"

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from cudnn_doctor.install.packages import output_of
+from cudnn_doctor.install.packages.manager import output_of
 
 _OF_THE_DATABASE = re.compile(r"^(?:Status|Conffiles|Config-Version):.*\n(?: .*\n)*", re.M)
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import files, openpgp
+from cudnn_doctor.install import files
+from cudnn_doctor.install.archives.transfer import reason, redacted
+from cudnn_doctor.install.packages import openpgp
 from cudnn_doctor.install.plan import FetchKey, WriteFile
-from cudnn_doctor.install.transfer import reason, redacted
 
 _LIMIT = 1 << 20
 _SECONDS = 30.0

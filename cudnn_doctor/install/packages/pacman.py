@@ -8,8 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cudnn_doctor.install import repack_pacman
-from cudnn_doctor.install.packages import TREE, RepositoryFile, Target
+from cudnn_doctor.install.packages import repack_pacman
+from cudnn_doctor.install.packages.manager import TREE, RepositoryFile, Target
 from cudnn_doctor.install.plan import AnyStep
 
 _LOCK = "/var/lib/pacman/db.lck"

@@ -11,8 +11,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cudnn_doctor.install.foresee import Foreseen, foresee
-from cudnn_doctor.install.packages import (
+from cudnn_doctor.install.archives.unpack import free_space_for
+from cudnn_doctor.install.packages.foresee import Foreseen, foresee
+from cudnn_doctor.install.packages.manager import (
     ENVIRON,
     Choice,
     Manager,
@@ -23,7 +24,6 @@ from cudnn_doctor.install.packages import (
 )
 from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
-from cudnn_doctor.install.unpack import free_space_for
 from cudnn_doctor.machine.model import Machine
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import DistroPackage, Matrix

@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError
-from cudnn_doctor.install import kept
 from cudnn_doctor.install.journal import Journal
-from cudnn_doctor.install.packages import ENVIRON, Manager, failed, manager_named, output_of
+from cudnn_doctor.install.packages import kept
+from cudnn_doctor.install.packages.manager import ENVIRON, Manager, failed, manager_named, output_of
 from cudnn_doctor.install.plan import AnyStep, GuardSystem, RestorePackages
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import held

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install import fromindex
-from cudnn_doctor.install.brought import Known, identify
-from cudnn_doctor.install.download import cached
+from cudnn_doctor.install.archives.download import cached
+from cudnn_doctor.install.archives.unpack import free_space_for
 from cudnn_doctor.install.plan import Fetch, FromIndex, Unpack
+from cudnn_doctor.install.prefixes.brought import Known, identify
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import locate
-from cudnn_doctor.install.unpack import free_space_for
-from cudnn_doctor.install.wheelspace import space_of
+from cudnn_doctor.install.wheels import fromindex
+from cudnn_doctor.install.wheels.space import space_of
 from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import Archive, Matrix, Wheel
 

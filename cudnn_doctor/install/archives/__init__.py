@@ -1,0 +1,1 @@
+"""Fetch files and unpack them while they arrive."""

@@ -1,0 +1,1 @@
+"""Distribution packages (the package method)."""

@@ -1,0 +1,1 @@
+"""Wheels in Python environments (the wheel method)."""
