@@ -123,7 +123,7 @@ def install(
     """
     from cudnn_doctor.install.choose import Wish, settle, with_absent_frameworks
     from cudnn_doctor.install.lock import read, request_from, try_out, verify, write
-    from cudnn_doctor.install.request import plan_install
+    from cudnn_doctor.install.planning import plan_install
     from cudnn_doctor.install.wheels.companions import pin, pin_if_told
     from cudnn_doctor.machine.model import Machine
     from cudnn_doctor.matrix.load import load

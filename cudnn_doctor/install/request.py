@@ -1,4 +1,4 @@
-"""What the user asked to install, and the dispatcher to the back end that plans it."""
+"""What the user asked to install."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from cudnn_doctor.errors import DoctorError, ExitCode
-from cudnn_doctor.install.plan import Method, Plan
-from cudnn_doctor.machine.model import Machine
-from cudnn_doctor.matrix.model import Matrix
+from cudnn_doctor.install.plan import Method
 
 
 class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,27 +53,3 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     def release(self) -> str:
         """``9.10.2``."""
         return ".".join(self.version.split(".")[:3])
-
-
-def plan_install(request: InstallRequest, machine: Machine, matrix: Matrix) -> Plan:
-    """Write the plan for a request.
-
-    Raises DoctorError (NOTHING_CHANGED) when this machine or the request does not allow it.
-    """
-    if request.method == "tarball":
-        from cudnn_doctor.install.prefixes.planning import plan_tarball
-
-        return plan_tarball(request, matrix)
-    if request.method == "wheel":
-        from cudnn_doctor.install.wheels.planning import plan_wheel
-
-        return plan_wheel(request, machine, matrix)
-    if request.method == "package":
-        from cudnn_doctor.install.packages.planning import plan_package
-
-        return plan_package(request, machine, matrix)
-    raise DoctorError(
-        f"there is no method {request.method!r}",
-        next_step="use --method wheel, tarball or package",
-        exit_code=ExitCode.USAGE,
-    )

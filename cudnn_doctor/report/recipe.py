@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cudnn_doctor.install.packages.manager import manager_named
+from cudnn_doctor.install.packages.managers import manager_named
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,

@@ -95,13 +95,10 @@ def test_a_container_with_little_memory_reads_little_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = compress(*FORMS["many blocks"])
-    read = []
-    for limit in ("max", "100000"):
-        (tmp_path / "memory.max").write_text(f"{limit}\n")
-        monkeypatch.setattr(xz, "_LIMIT", tmp_path / "memory.max")
-        source = io.BytesIO(packed)
-        with XzReader(source, 8) as reader:
-            first = reader.read(1)
-            read.append(source.tell())
-            assert bytes(first) + everything(reader) == DATA
-    assert read[1] < read[0] / 2
+    (tmp_path / "memory.max").write_text("100000\n")
+    monkeypatch.setattr(xz, "_LIMIT", tmp_path / "memory.max")
+    source = io.BytesIO(packed)
+    with XzReader(source, 8) as reader:
+        first = reader.read(1)
+        assert source.tell() < 3 * 50_000 < len(packed) / 2
+        assert bytes(first) + everything(reader) == DATA

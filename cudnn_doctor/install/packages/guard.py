@@ -12,7 +12,8 @@ from pathlib import Path
 from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.packages import kept
-from cudnn_doctor.install.packages.manager import ENVIRON, Manager, failed, manager_named, output_of
+from cudnn_doctor.install.packages.manager import ENVIRON, Manager, failed, output_of
+from cudnn_doctor.install.packages.managers import manager_named
 from cudnn_doctor.install.plan import AnyStep, GuardSystem, RestorePackages
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import held

@@ -1,5 +1,5 @@
 """What a package manager must be able to tell and to do for a plan: one implementation each in
-``packages_apt``, ``packages_dnf``, ``packages_zypper`` and ``packages_pacman``."""
+``apt``, ``dnf``, ``zypper`` and ``pacman``."""
 
 from __future__ import annotations
 
@@ -128,25 +128,6 @@ class Choice(NamedTuple):
     targets: list[Target]
     repository: NvidiaRepository | None
     arch: str
-
-
-def manager_named(name: str) -> Manager:
-    """The implementation for a manager."""
-    if name == "apt":
-        from cudnn_doctor.install.packages.apt import Apt
-
-        return Apt()
-    if name == "dnf":
-        from cudnn_doctor.install.packages.dnf import Dnf
-
-        return Dnf()
-    if name == "zypper":
-        from cudnn_doctor.install.packages.zypper import Zypper
-
-        return Zypper()
-    from cudnn_doctor.install.packages.pacman import Pacman
-
-    return Pacman()
 
 
 def refused(what: str, next_step: str, where: str = "") -> DoctorError:

@@ -19,9 +19,9 @@ from cudnn_doctor.install.packages.manager import (
     Manager,
     RepositoryFile,
     Target,
-    manager_named,
     refused,
 )
+from cudnn_doctor.install.packages.managers import manager_named
 from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine
