@@ -281,3 +281,31 @@ def finding(machine: Machine, id: str, **options: Any) -> Finding:
     found = [f for f in judge(machine, **options).findings if f.id == id]
     assert len(found) == 1, [f.id for f in judge(machine, **options).findings]
     return found[0]
+
+
+def framework(machine: Machine, **fields: Any) -> Machine:
+    return msgspec.structs.replace(
+        machine, frameworks=(msgspec.structs.replace(machine.frameworks[0], **fields),)
+    )
+
+
+def gpu(machine: Machine, **fields: Any) -> Machine:
+    return msgspec.structs.replace(
+        machine, gpus=(msgspec.structs.replace((machine.gpus or ())[0], **fields),)
+    )
+
+
+def no_gpu_answers(machine: Machine, **driver: Any) -> Machine:
+    return msgspec.structs.replace(machine, gpus=(), driver=Driver(**driver))
+
+
+def onnxruntime(version: str, built: str | None = None) -> Framework:
+    return msgspec.structs.replace(
+        healthy().frameworks[0],
+        name="onnxruntime",
+        distribution="onnxruntime-gpu",
+        version=version,
+        cudnn_built=built,
+        pins=(),
+        binaries=(),
+    )
