@@ -94,6 +94,24 @@ def test_the_newest_change_is_taken_back_offline(cli: Cli, index: WheelIndex, si
     assert kept(site) == [] and len(index.asked) == asked
 
 
+@pytest.mark.parametrize("empty", [(), ("mine", "cudnn/lib")])
+def test_a_rollback_leaves_those_empty_folders_that_were_there(
+    cli: Cli, site: Path, empty: tuple[str, ...]
+) -> None:
+    """pip leaves the folders of what it uninstalls."""
+    for path in (site / "nvidia", *site.glob("nvidia_*.dist-info")):
+        shutil.rmtree(path)
+    for name in empty:
+        (site / "nvidia" / name).mkdir(parents=True)
+    before = sorted(site.rglob("*"))
+    install(cli, "9.10.2")
+    assert (site / "nvidia/cudnn/lib/libcudnn.so.9").is_file()
+    cli("rollback", "--yes")
+    assert [p for p in sorted(site.rglob("*")) if "__pycache__" not in str(p)] == [
+        p for p in before if "__pycache__" not in str(p)
+    ]
+
+
 def test_only_the_newest_is_kept_and_list_tells_its_size(
     cli: Cli, index: WheelIndex, site: Path
 ) -> None:

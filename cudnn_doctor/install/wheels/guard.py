@@ -52,6 +52,8 @@ def guard(step: GuardPackages, saved: Path) -> None:
         for name in kept:
             (store / name).parent.mkdir(parents=True, exist_ok=True)
             _keep(site / name, store / name, link=name in recorded)
+        for name in _empty(site, step.names):
+            (store / name).mkdir(parents=True)
         fresh = saved / f"{_MANIFEST}.new"
         fresh.write_text(json.dumps(kept), "utf-8")
         fresh.rename(saved / _MANIFEST)
@@ -93,20 +95,25 @@ def unguard(step: GuardPackages, saved: Path) -> None:
         for name in kept:
             if os.path.lexists(store / name):
                 _put_back(store / name, site / name)
-        _prune_empty(site, step.names)
+        empty = _empty(store, step.names)
+        for name in empty:
+            (site / name).mkdir(parents=True, exist_ok=True)
+        _prune_empty(site, step.names, empty)
     shutil.rmtree(store, ignore_errors=True)
 
 
 def finish_guard(step: GuardPackages, saved: Path, receipt: str | None) -> None:
     """After the commit what was replaced stays for a rollback of ``receipt`` (None: it goes), and
-    what earlier changes left goes."""
+    what earlier changes left goes, the folders that became empty included."""
     site, store = Path(step.site_packages), _folder(step, saved)
     own = site / f"{_KEPT}{receipt}"
+    were_empty = {name for old in (store, *kept(site)) for name in _empty(old, step.names)}
+    _prune_empty(site, step.names, were_empty)
     for old in kept(site):
         if old != own:
             shutil.rmtree(old, ignore_errors=True)
     if receipt and store.is_dir():
-        _let_go_of_unchanged(store, site)
+        _let_go_of_unchanged(store, site, step.names)
         if store.is_dir():
             store.rename(own)
     shutil.rmtree(store, ignore_errors=True)
@@ -135,23 +142,27 @@ def from_kept(steps: Iterable[AnyStep], receipt: str) -> Iterator[AnyStep]:
 
 
 def restore(step: RestoreWheels, _: Path) -> None:
-    """Put all kept files back; raises OSError. Undone by the guard that stands before it."""
+    """Put all kept files and empty folders back; raises OSError. Undone by the guard before it."""
     store, site = Path(step.store), Path(step.site_packages)
     for path in sorted(store.rglob("*")):
         if path.is_symlink() or not path.is_dir():
             _put_back(path, site / path.relative_to(store))
+        else:
+            (site / path.relative_to(store)).mkdir(parents=True, exist_ok=True)
 
 
-def _let_go_of_unchanged(store: Path, site: Path) -> None:
+def _let_go_of_unchanged(store: Path, site: Path, names: tuple[str, ...]) -> None:
     """What is still in its place needs no keeping."""
+    filled = [store / name for name in _empty(store, names) if any(listed(site / name, "*"))]
     for path in store.rglob("*"):
         if not path.is_dir() or path.is_symlink():
             with contextlib.suppress(OSError):
                 if _is_same(path, site / path.relative_to(store)):
                     path.unlink()
     for folder, _, _ in os.walk(store, topdown=False):
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
+        if Path(folder) not in filled:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
 
 
 def _is_same(kept: Path, place: Path) -> bool:
@@ -235,9 +246,17 @@ def _prune(site: Path, path: Path) -> None:
             return
 
 
-def _prune_empty(site: Path, names: tuple[str, ...]) -> None:
-    """Remove empty folders that an installer left: a metadata folder without files is damage."""
+def _empty(site: Path, names: tuple[str, ...]) -> set[str]:
+    """Relative paths of the folders in there that hold nothing."""
+    walks = (os.walk(top) for top in _tops(site, names) if not top.is_symlink())
+    found = (folder for walk in walks for folder, folders, files in walk if not (folders or files))
+    return {os.path.relpath(folder, site) for folder in found}
+
+
+def _prune_empty(site: Path, names: tuple[str, ...], but: set[str]) -> None:
+    """Remove empty folders that an installer left, ``but`` some: they are no damage."""
     for top in _tops(site, names):
         for folder, _, _ in os.walk(top, topdown=False) if not top.is_symlink() else ():
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
+            if os.path.relpath(folder, site) not in but:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
