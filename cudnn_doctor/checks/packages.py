@@ -38,7 +38,7 @@ def version_pin_conflict(context: Context) -> Iterator[Finding]:
         if _upstream(runtime.version) == _upstream(package.version):
             continue
         held = [p.name for p in (package, runtime) if p.held]
-        want = f"{runtime.name}={package.version} {name}={package.version}"
+        want = {runtime.name: package.version, name: package.version}
         yield Finding(
             id="apt-version-pin-conflict",
             severity="warning" if not context.machine.partial else "error",
@@ -52,15 +52,7 @@ def version_pin_conflict(context: Context) -> Iterator[Finding]:
             why="the development package depends on exactly its own version of the run-time one:"
             " the next installation fails with unmet dependencies.",
             remedies=(
-                Remedy(
-                    title="install both of one version",
-                    commands=(
-                        remedies.as_root(context, f"apt-get install -y --allow-downgrades {want}"),
-                    ),
-                    needs_root=True,
-                    changes="system packages",
-                    safety="caution",
-                ),
+                remedies.install_exactly(context, want, title="install both of one version"),
             ),
         )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from cudnn_doctor.checks.context import Context
 from cudnn_doctor.checks.model import Links, Remedy, SearchPath, Wheels
-from cudnn_doctor.machine.model import Environment
+from cudnn_doctor.machine.model import Environment, Package
 from cudnn_doctor.matrix import query
 
 _MANAGER_OF = {
@@ -23,6 +24,12 @@ _INSTALL = {
     "pacman": "pacman -S --needed",
     "apk": "apk add",
 }
+_INSTALL_EXACT = {
+    "apt": ("apt-get install -y --allow-downgrades", "="),
+    "dnf": ("dnf install -y", "-"),
+    "zypper": ("zypper --non-interactive install --oldpackage", "="),
+}
+"""The command, and what stands between a package's name and its version."""
 _REMOVE = {
     "apt": "apt-get remove -y",
     "dnf": "dnf remove -y",
@@ -129,6 +136,32 @@ def install_packages(context: Context, *names: str, title: str) -> Remedy:
     tool = manager(context)
     command = as_root(context, f"{_INSTALL.get(tool or '', 'apt-get install')} {' '.join(names)}")
     return Remedy(title=title, commands=(command,), needs_root=True, changes="system packages")
+
+
+def install_exactly(context: Context, packages: Mapping[str, str], *, title: str) -> Remedy:
+    """Bring packages (name -> version) to those versions, whatever holds them at others."""
+    command, sign = _INSTALL_EXACT.get(manager(context) or "", _INSTALL_EXACT["apt"])
+    words = " ".join(f"{name}{sign}{version}" for name, version in packages.items())
+    held = [p for p in context.machine.packages if p.held and p.name in packages]
+    released = dict.fromkeys(filter(None, map(release_command, held)))
+    return Remedy(
+        title=title,
+        commands=tuple(as_root(context, line) for line in (*released, f"{command} {words}")),
+        needs_root=True,
+        changes="system packages" + (", and what holds them" if released else ""),
+        safety="caution",
+    )
+
+
+def release_command(package: Package) -> str | None:
+    """What takes away the lock that holds a package; None where only an editor does."""
+    if package.held_by.endswith("/pacman.conf"):
+        return None
+    if package.held_by.startswith("/etc/zypp/"):
+        return f"zypper removelock {shlex.quote(package.lock)}"
+    if package.held_by:
+        return f"dnf versionlock delete {package.name}"
+    return f"apt-mark unhold {package.name}"
 
 
 def remove_packages(context: Context, *names: str, title: str) -> Remedy:

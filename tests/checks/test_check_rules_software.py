@@ -32,6 +32,7 @@ from cudnn_doctor.machine.model import (
     Library,
     Package,
     Repository,
+    System,
 )
 
 replace = msgspec.structs.replace
@@ -209,6 +210,58 @@ def test_dev_and_runtime_packages_differ() -> None:
     assert problems(replace(healthy(), packages=(runtime, dev))) == ["apt-version-pin-conflict"]
     both = replace(dev, version=runtime.version)
     assert problems(replace(healthy(), packages=(runtime, both))) == []
+
+
+@pytest.mark.parametrize(
+    ("system", "manager", "lock", "commands"),
+    [
+        (
+            System(distro_id="ubuntu"),
+            "dpkg",
+            ("", ""),
+            [
+                "apt-mark unhold libcudnn9-cuda-12",
+                "apt-get install -y --allow-downgrades libcudnn9-cuda-12=9.9.0.52-1"
+                " libcudnn9-devel-cuda-12=9.9.0.52-1",
+            ],
+        ),
+        (
+            System(distro_id="rocky", distro_like=("rhel",)),
+            "rpm",
+            ("/etc/dnf/plugins/versionlock.list", "libcudnn9-cuda-12-0:9.14*"),
+            [
+                "dnf versionlock delete libcudnn9-cuda-12",
+                "dnf install -y libcudnn9-cuda-12-9.9.0.52-1 libcudnn9-devel-cuda-12-9.9.0.52-1",
+            ],
+        ),
+        (
+            System(distro_id="sles", distro_like=("suse",)),
+            "rpm",
+            ("/etc/zypp/locks", "libcudnn9*"),
+            [
+                "zypper removelock 'libcudnn9*'",
+                "zypper --non-interactive install --oldpackage libcudnn9-cuda-12=9.9.0.52-1"
+                " libcudnn9-devel-cuda-12=9.9.0.52-1",
+            ],
+        ),
+    ],
+)
+def test_a_held_package_is_released_by_its_own_manager(
+    system: System, manager: str, lock: tuple[str, str], commands: list[str]
+) -> None:
+    runtime = Package(
+        name="libcudnn9-cuda-12",
+        version="9.14.0.64-1",
+        manager=manager,
+        held=True,
+        held_by=lock[0],
+        lock=lock[1],
+    )
+    dev = Package(name="libcudnn9-devel-cuda-12", version="9.9.0.52-1", manager=manager)
+    system = replace(system, is_root=True)
+    machine = replace(healthy(), system=system, packages=(runtime, dev))
+    (remedy,) = finding(machine, "apt-version-pin-conflict").remedies
+    assert list(remedy.commands) == commands
 
 
 def test_repository_of_another_release() -> None:

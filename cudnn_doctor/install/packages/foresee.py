@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cudnn_doctor.checks.remedies import release_command
 from cudnn_doctor.install.packages.manager import ENVIRON, Choice, Target, refused
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine, Package
@@ -100,13 +101,9 @@ def _series(name: str) -> list[str]:
 
 def _release(package: Package) -> str:
     """What takes a lock away."""
-    if package.held_by.endswith("/pacman.conf"):
-        return f"take {package.lock} out of IgnorePkg or IgnoreGroup in {package.held_by}"
-    if package.held_by.startswith("/etc/zypp/"):
-        return f"`zypper removelock '{package.lock}'`"
-    if package.held_by:
-        return f"`dnf versionlock delete {package.name}`"
-    return f"`apt-mark unhold {package.name}`"
+    if command := release_command(package):
+        return f"`{command}`"
+    return f"take {package.lock} out of IgnorePkg or IgnoreGroup in {package.held_by}"
 
 
 def refuse_foreign_repositories(choice: Choice, machine: Machine) -> None:
