@@ -10,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
 from cudnn_doctor.install import files, folders
+from cudnn_doctor.install.archives.download import fetch
+from cudnn_doctor.install.archives.unpack import unpack
 from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.packages import guard as package_guard
+from cudnn_doctor.install.packages.keys import fetch_key
 from cudnn_doctor.install.plan import (
     AnyStep,
     Fetch,
@@ -38,11 +41,12 @@ from cudnn_doctor.install.plan import (
     Unpack,
     WriteFile,
 )
+from cudnn_doctor.install.programs import run
 from cudnn_doctor.install.progress import Progress
-from cudnn_doctor.install.state import State, exclusive, held
+from cudnn_doctor.install.state import State, exclusive
 from cudnn_doctor.install.stops import Stops, unstoppable
-from cudnn_doctor.install.wheels import guard
-from cudnn_doctor.interpreter import apart
+from cudnn_doctor.install.wheels import fromindex
+from cudnn_doctor.install.wheels import guard as wheel_guard
 
 
 def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = False) -> Path:
@@ -130,11 +134,9 @@ def _let_go(journal: Journal, state: State) -> None:
             files.finish_remove_tree(step)
         elif isinstance(step, GuardPackages):
             kept = None if plan.undoes else journal.receipt_name(state)
-            guard.finish_guard(step, journal.saved(number), kept)
+            wheel_guard.finish_guard(step, journal.saved(number), kept)
         elif isinstance(step, GuardSystem):
-            from cudnn_doctor.install.packages import guard as systemguard
-
-            systemguard.finish(step, journal.saved(number), for_good=bool(plan.undoes))
+            package_guard.finish(step, journal.saved(number), for_good=bool(plan.undoes))
         elif isinstance(step, RemoveFolder):
             files.finish_remove_folder(step)
 
@@ -182,37 +184,21 @@ def _check_space(plan: Plan) -> None:
 
 def _do(step: AnyStep, saved: Path, state: State, progress: Progress) -> None:
     if isinstance(step, Fetch):
-        from cudnn_doctor.install.archives import download
-
-        download.fetch(step, state, progress)
+        fetch(step, state, progress)
     elif isinstance(step, Unpack):
-        from cudnn_doctor.install.archives import unpack
-
         files.claim(step, saved)
-        unpack.unpack(step, state, progress)
+        unpack(step, state, progress)
     elif isinstance(step, FromIndex):
-        from cudnn_doctor.install.wheels import fromindex
-
         files.claim(step, saved)
         fromindex.fill(step)
     elif isinstance(step, Run):
-        _run(step, progress)
+        run(step, progress)
     elif isinstance(step, Prove):
         from cudnn_doctor.install import prove
 
         prove.prove(step, progress)
-    elif isinstance(step, FetchKey):
-        from cudnn_doctor.install.packages import keys
-
-        keys.fetch_key(step, saved)
-    elif isinstance(step, GuardSystem):
-        from cudnn_doctor.install.packages import guard as systemguard
-
-        systemguard.guard(step, saved)
     elif isinstance(step, RestorePackages):
-        from cudnn_doctor.install.packages import guard as systemguard
-
-        systemguard.restore(step, progress)
+        package_guard.restore(step, progress)
     elif not isinstance(step, RemoveFolder):  # that waits for the commit
         _DO[type(step)](step, saved)
 
@@ -222,15 +208,11 @@ def _undo(step: AnyStep, saved: Path, progress: Progress) -> None:
         files.unclaim(step, saved)
     elif isinstance(step, Run):
         for argv in step.undo:
-            _run(Run(argv=argv, environ=step.environ, may_fail=step.may_fail), progress)
+            run(Run(argv=argv, environ=step.environ, may_fail=step.may_fail), progress)
     elif isinstance(step, GuardSystem):
-        from cudnn_doctor.install.packages import guard as systemguard
-
-        systemguard.unguard(step, saved, progress)
+        package_guard.unguard(step, saved, progress)
     elif isinstance(step, RestorePackages):
-        from cudnn_doctor.install.packages import guard as systemguard
-
-        systemguard.finish_restore(step, progress)
+        package_guard.finish_restore(step, progress)
     elif type(step) in _UNDO:
         _UNDO[type(step)](step, saved)
 
@@ -241,8 +223,10 @@ _DO: dict[type[Any], Callable[[Any, Path], None]] = {
     RemoveTree: files.remove_tree,
     WriteFile: files.write_file,
     SwitchLink: files.switch_link,
-    GuardPackages: guard.guard,
-    RestoreWheels: guard.restore,
+    FetchKey: fetch_key,
+    GuardPackages: wheel_guard.guard,
+    GuardSystem: package_guard.guard,
+    RestoreWheels: wheel_guard.restore,
 }
 _UNDO: dict[type[Any], Callable[[Any, Path], None]] = {
     MakeFolder: files.unmake_folder,
@@ -251,37 +235,5 @@ _UNDO: dict[type[Any], Callable[[Any, Path], None]] = {
     WriteFile: files.restore,
     SwitchLink: files.restore,
     FetchKey: files.restore,
-    GuardPackages: guard.unguard,
+    GuardPackages: wheel_guard.unguard,
 }
-
-
-def _run(step: Run, progress: Progress) -> None:
-    """Run the step's program; its output goes to the progress, its failure is a DoctorError."""
-    try:
-        done = subprocess.run(
-            apart(step.argv),
-            input=step.stdin.encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "LC_ALL": "C", **step.environ},
-            pass_fds=held(),
-            check=False,
-        )
-    except OSError as error:
-        raise DoctorError(
-            f"cannot run {step.argv[0]}: {os.strerror(error.errno or 0)}",
-            where=" ".join(step.argv),
-            next_step=f"install {os.path.basename(step.argv[0])} or choose another --method",
-            exit_code=ExitCode.NOTHING_CHANGED,
-        ) from error
-    output = done.stdout.decode("utf-8", "replace").strip()
-    if done.returncode and not step.may_fail:
-        tail = "\n".join(output.splitlines()[-15:])
-        raise DoctorError(
-            f"{os.path.basename(step.argv[0])} failed (exit {done.returncode}):\n{tail}",
-            where=" ".join(step.argv),
-            next_step="run `cudnn-doctor explain` on this output for the cause",
-            exit_code=ExitCode.NOTHING_CHANGED,
-        )
-    if output and not step.quiet:
-        progress.say(output)

@@ -15,6 +15,7 @@ from pathlib import Path
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import folders
 from cudnn_doctor.install.folders import discard
+from cudnn_doctor.install.packages import guard as package_guard
 from cudnn_doctor.install.plan import (
     AnyStep,
     FetchKey,
@@ -259,9 +260,7 @@ def inverse(  # noqa: PLR0911
     if isinstance(step, MoveTree):
         return [RemoveTree(title=f"remove {step.target}", path=step.target)]
     if isinstance(step, GuardSystem):
-        from cudnn_doctor.install.packages import guard as systemguard
-
-        return systemguard.inverse(step, saved)
+        return package_guard.inverse(step, saved)
     if isinstance(step, Run):
         return [*step.rollback] or [
             Run(title=" ".join(argv), argv=argv, environ=step.environ, may_fail=step.may_fail)

@@ -12,7 +12,10 @@ import msgspec
 from cudnn_doctor import outfile
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
 from cudnn_doctor.install.choose import Wish
+from cudnn_doctor.install.journal import Journal
+from cudnn_doctor.install.packages import guard as package_guard
 from cudnn_doctor.install.plan import AnyStep, Fetch, FromIndex, Method, Plan, Run, Unpack
+from cudnn_doctor.install.receipts import receipts
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import locate
 from cudnn_doctor.install.wheels import companions
@@ -164,14 +167,10 @@ def pinned(plan: Plan) -> tuple[str, ...]:
 
 def _brought(plan: Plan) -> dict[str, str]:
     """Distribution packages that came when the plan was carried out."""
-    from cudnn_doctor.install.journal import Journal
-    from cudnn_doctor.install.packages import guard as systemguard
-    from cudnn_doctor.install.receipts import receipts
-
     if plan.method != "package":
         return {}
     done = [receipt for receipt in receipts(locate()) if receipt.plan == plan]
-    return systemguard.brought(Journal.open(done[-1].folder)) if done else {}
+    return package_guard.brought(Journal.open(done[-1].folder)) if done else {}
 
 
 def _pinned(step: AnyStep) -> Iterable[str]:

@@ -42,7 +42,7 @@ def interrupted(state: State, base: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
         patched.setattr(executor, "_undo_all", lambda *_: None)
         patched.setitem(executor._DO, Run, die)
-        patched.setattr(executor, "_run", die)
+        patched.setattr(executor, "run", die)
         steps = (*written(base).steps[:1], Run(argv=("true",)))
         plan = Plan(action="fix", method="wheel", version="", cuda="", target="t", steps=steps)
         with pytest.raises(SystemExit):

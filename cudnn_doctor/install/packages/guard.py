@@ -6,17 +6,16 @@ import glob
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.packages import kept
-from cudnn_doctor.install.packages.manager import ENVIRON, Manager, failed, output_of
+from cudnn_doctor.install.packages.manager import ENVIRON, Manager, output_of
 from cudnn_doctor.install.packages.managers import manager_named
-from cudnn_doctor.install.plan import AnyStep, GuardSystem, RestorePackages
+from cudnn_doctor.install.plan import AnyStep, GuardSystem, RestorePackages, Run
+from cudnn_doctor.install.programs import run
 from cudnn_doctor.install.progress import Progress
-from cudnn_doctor.install.state import held
 from cudnn_doctor.machine.managers import RELEVANT
 
 _BEFORE, _AFTER, _FILES = "before.json", "after.json", "files.json"
@@ -163,19 +162,7 @@ def _installed(manager: Manager) -> dict[str, str]:
 
 
 def _call(argv: tuple[str, ...], progress: Progress) -> None:
-    done = subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "LC_ALL": "C", **ENVIRON},
-        pass_fds=held(),
-        check=False,
-    )
-    output = done.stdout.decode("utf-8", "replace").strip()
-    if done.returncode:
-        raise failed(argv, "\n".join(output.splitlines()[-15:]))
-    progress.say(output)
+    run(Run(argv=argv, environ=ENVIRON), progress)
 
 
 def _write(saved: Path, name: str, data: dict[str, str]) -> None:
