@@ -165,12 +165,15 @@ class Repository(Fact, frozen=True, kw_only=True):
     """A configured NVIDIA package repository."""
 
     manager: str
-    url: str
+    url: str = ""
+    name: str = ""
     file: str = ""
     distro: str = ""
     """NVIDIA's directory name, such as ``ubuntu2204``."""
     signed_by: str = ""
     enabled: bool = True
+    priority: int | None = None
+    """Of dnf and zypper: the lowest number wins, 99 where none is said; None: not told."""
 
 
 # -- libraries
@@ -433,6 +436,8 @@ class Machine(Fact, frozen=True, kw_only=True):
     frameworks: tuple[Framework, ...] = ()
     packages: tuple[Package, ...] = ()
     repositories: tuple[Repository, ...] = ()
+    preferred: tuple[Repository, ...] = ()
+    """Those of others, by name alone, that dnf or zypper prefers to NVIDIA's by priority."""
     processes: tuple[Process, ...] | None = None
     project: Project = Project()
     notes: tuple[str, ...] = ()

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from cudnn_doctor.machine.host import Host
 from cudnn_doctor.machine.managers import apk, dpkg, pacman, rpm
 from cudnn_doctor.machine.model import Owner, Package, Repository
-from cudnn_doctor.machine.repositories import probe_repositories
+from cudnn_doctor.machine.repositories import probe_preferences, probe_repositories
 
 _MANAGERS = (dpkg, rpm, pacman, apk)
 
 
-def probe_packages(host: Host) -> tuple[tuple[Package, ...], tuple[Repository, ...]]:
+class Packaged(NamedTuple):
+    """What the package managers know that matters here."""
+
+    packages: tuple[Package, ...] = ()
+    """Those about CUDA, cuDNN and the driver that are installed."""
+    repositories: tuple[Repository, ...] = ()
+    """NVIDIA's."""
+    preferred: tuple[Repository, ...] = ()
+    """Those of others that go before them."""
+
+
+def probe_packages(host: Host) -> Packaged:
     """Installed packages about CUDA, cuDNN and the driver, and NVIDIA's repositories."""
     packages = tuple(package for manager in _MANAGERS for package in manager.installed(host))
-    return packages, probe_repositories(host)
+    repositories = probe_repositories(host)
+    return Packaged(packages, repositories, probe_preferences(host, repositories))
 
 
 def file_owner(host: Host, paths: Iterable[str]) -> dict[str, Owner]:

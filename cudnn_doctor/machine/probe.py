@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timezone
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,13 +26,14 @@ from cudnn_doctor.machine.model import (
     Gpu,
     LoaderConfig,
     Machine,
-    Package,
     Process,
     Project,
-    Repository,
     System,
 )
 from cudnn_doctor.machine.places import prefix_of
+
+if TYPE_CHECKING:
+    from cudnn_doctor.machine.packages import Packaged
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -100,7 +101,7 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
             "driver", lambda: driver.complete_driver(host, nvml, found_gpus or ()), nvml
         )
     _refuse_strangers(host, options.python, files["environments"])
-    packages, repositories = slow.packages.result()
+    packages, repositories, preferred = slow.packages.result()
     machine = Machine(
         tool=__version__,
         taken=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -113,6 +114,7 @@ def probe_machine(options: ProbeOptions = _USUAL) -> Machine:
         environ=variables,
         packages=packages,
         repositories=repositories,
+        preferred=preferred,
         processes=slow.processes.result(),
         project=around,
         failures=tuple(host.failures),
@@ -140,7 +142,7 @@ class _Slow(NamedTuple):
 
     gpus: Future[tuple[tuple[Gpu, ...] | None, Driver]]
     system: Future[System]
-    packages: Future[tuple[tuple[Package, ...], tuple[Repository, ...]]]
+    packages: Future[Packaged]
     processes: Future[tuple[Process, ...] | None]
 
     @classmethod
@@ -150,7 +152,9 @@ class _Slow(NamedTuple):
         return cls(
             pool.submit(run, "gpus", lambda: gpus.probe_gpus(host), (None, Driver())),
             pool.submit(run, "system", lambda: system.probe_system(host), System()),
-            pool.submit(run, "packages", lambda: packages.probe_packages(host), ((), ())),
+            pool.submit(
+                run, "packages", lambda: packages.probe_packages(host), packages.Packaged()
+            ),
             pool.submit(run, "processes", lambda: processes.probe_processes(host), None),
         )
 
@@ -159,7 +163,7 @@ def _files(
     host: Host,
     run: _Runner,
     options: ProbeOptions,
-    packages: Future[tuple[tuple[Package, ...], tuple[Repository, ...]]],
+    packages: Future[Packaged],
 ) -> dict[str, Any]:
     """Fields of the machine about files; each probe needs those before it."""
     from cudnn_doctor.machine import copies, frameworks, headers, libraries, loaderconfig, toolkits

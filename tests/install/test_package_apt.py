@@ -90,7 +90,7 @@ def look() -> Machine:
     importlib.reload(distro.distro)  # it remembers the os-release of the machine outside
     importlib.reload(distro)
     host = Host("/")
-    packages, repositories = probe_packages(host)
+    packages, repositories, _ = probe_packages(host)
     return Machine(system=probe_system(host), packages=packages, repositories=repositories)
 
 

@@ -133,3 +133,24 @@ def test_what_cannot_be_kept_is_told_in_the_plan(
     plan = plan_package(request, Machine(system=system("rhel", "9.4"), packages=old), matrix)
     assert any("libcudnn9-cuda-12 cannot be kept" in warning for warning in plan.warnings)
     assert not any(isinstance(step, GuardSystem) and step.keep for step in plan.steps)
+
+
+@pytest.mark.parametrize(("nvidias", "told"), [(None, ["own"]), (5, []), (200, ["own", "base"])])
+def test_a_repository_that_goes_before_nvidias_is_told_in_the_plan(
+    matrix: Matrix, monkeypatch: pytest.MonkeyPatch, nvidias: int | None, told: list[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/no-programs")
+    url = "https://developer.download.nvidia.com/compute/cuda/repos/rhel9/x86_64"
+    known = Repository(manager="dnf", url=url, file="/c.repo", distro="rhel9", priority=nvidias)
+    others = (("dnf", "own", 10), ("dnf", "base", 99), ("zypper", "else", 1))
+    machine = Machine(
+        system=system("rhel", "9.4"),
+        repositories=(known,) if nvidias else (),
+        preferred=tuple(
+            Repository(manager=manager, name=name, file="/o.repo", priority=priority)
+            for manager, name, priority in others
+        ),
+    )
+    request = InstallRequest(method="package", version="9.10.2.21", cuda="12")
+    warnings = plan_package(request, machine, matrix).warnings
+    assert [name for _, name, _ in others if f" {name} (priority" in "".join(warnings)] == told

@@ -55,7 +55,7 @@ def test_a_database_that_dpkg_itself_wrote(tmp_path: Path) -> None:
     command = ["dpkg", f"--root={root}", "--force-not-root", "--set-selections"]
     subprocess.run(command, input=hold, text=True, check=True, capture_output=True)
     host = Host(str(root))
-    packages, _ = probe_packages(host)
+    packages, *_ = probe_packages(host)
     (package,) = packages
     assert (package.name, package.version) == ("libcudnn9-cuda-12", "9.10.2.21-1")
     assert (package.manager, package.held) == ("dpkg", True)
@@ -178,7 +178,7 @@ def test_apt_repositories_in_both_forms(tmp_path: Path) -> None:
         "Suites: /\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n\n"
         f"Enabled: no\nTypes: deb\nURIs: {NET}/ubuntu2404/sbsa/\nSuites: /\nSigned-By: /k.gpg\n",
     )
-    _, repositories = probe_packages(Host(str(tmp_path)))
+    _, repositories, _ = probe_packages(Host(str(tmp_path)))
     assert [(r.distro, r.enabled, r.signed_by) for r in repositories] == [
         ("ubuntu2204", True, "/usr/share/keyrings/c.gpg"),
         ("ubuntu2004", False, ""),
@@ -196,13 +196,32 @@ def test_rpm_repositories(tmp_path: Path) -> None:
     write(tmp_path, "/etc/zypp/repos.d/cuda.repo", f"[c]\nbaseurl={NET}/sles15/x86_64\n")
     write(tmp_path, "/etc/yum.repos.d/broken.repo", "no section\n")
     host = Host(str(tmp_path))
-    _, repositories = probe_packages(host)
+    _, repositories, _ = probe_packages(host)
     assert [(r.manager, r.distro, r.enabled) for r in repositories] == [
         ("dnf", "rhel9", False),
         ("zypper", "sles15", True),
     ]
     assert repositories[0].signed_by == f"{NET}/k.pub"
     assert "broken.repo" in host.failures[0].why
+
+
+@pytest.mark.parametrize(
+    ("nvidias", "expected"),
+    [("", [("own", 10)]), ("priority=200\n", [("own", 10), ("base", 99), ("late", 150)])],
+)
+def test_repositories_that_go_before_nvidias(
+    tmp_path: Path, nvidias: str, expected: list[tuple[str, int]]
+) -> None:
+    text = f"[cuda-rhel9]\nbaseurl={NET}/rhel9/x86_64\n{nvidias}"
+    others = (
+        "[main]\npriority=1\n[own]\nmetalink=https://rpm.example/o\npriority = 10\n"
+        "[off]\npriority=1\nenabled=0\n[base]\npriority=often\n[late]\npriority=150\n"
+    )
+    write(tmp_path, "/etc/yum.repos.d/cuda.repo", text)
+    write(tmp_path, "/etc/yum.repos.d/others.repo", others)
+    _, (known,), preferred = probe_packages(Host(str(tmp_path)))
+    assert known.priority == (200 if nvidias else 99)
+    assert [(p.name, p.priority) for p in preferred] == expected
 
 
 @given(st.text())
@@ -245,7 +264,7 @@ def test_packages_that_pacman_ignores(tmp_path: Path) -> None:
     desc = "%NAME%\n{}\n\n%VERSION%\n1-1\n\n%GROUPS%\nother\n{}\n"
     for name, group in (("cudnn", "x"), ("nvidia-utils", "nv"), ("libcublas", "x")):
         write(tmp_path, f"/var/lib/pacman/local/{name}-1-1/desc", desc.format(name, group))
-    packages, _ = probe_packages(Host(str(tmp_path)))
+    packages, *_ = probe_packages(Host(str(tmp_path)))
     told = {p.name: (p.held, p.held_by, p.lock) for p in packages}
     assert told == {
         "cudnn": (True, "/etc/pacman.conf", "cud*"),

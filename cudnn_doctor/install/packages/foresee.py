@@ -15,6 +15,7 @@ from cudnn_doctor.checks.remedies import release_command
 from cudnn_doctor.install.packages.manager import ENVIRON, Choice, Target, refused
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine, Package
+from cudnn_doctor.machine.repositories import DEFAULT_PRIORITY
 
 _SECONDS = 120.0
 _STALE = ("Unable to locate", "was not found", "No match for", "not found in package names")
@@ -50,6 +51,7 @@ def foresee(
     refuse_held(targets, installed, drop)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
     warnings += shared_names(choice, installed)
+    warnings += preferred_to_nvidias(choice, machine)
     replaced, also = rehearse(choice, drop) if configured else ([], [])
     going = _going(targets, installed, (*drop, *replaced))
     if going and (reason := manager.cannot_keep()):
@@ -153,6 +155,23 @@ def shared_names(choice: Choice, installed: dict[str, Package]) -> Iterator[str]
             yield (
                 f"{name} is there too: cudnn.h and libcudnn.so are those of one of both; "
                 "see and choose with `update-alternatives --config libcudnn`"
+            )
+
+
+def preferred_to_nvidias(choice: Choice, machine: Machine) -> Iterator[str]:
+    """Warnings of repositories whose packages go before NVIDIA's, by their priority."""
+    if choice.repository is None:
+        return
+    manager, distro = choice.manager.name, choice.repository.distro
+    ours = [r for r in machine.repositories if r.manager == manager and r.distro == distro]
+    told = [r.priority for r in ours if r.enabled and r.priority is not None]
+    priority = min(told, default=DEFAULT_PRIORITY)
+    for other in machine.preferred:
+        if other.manager == manager and (other.priority or 0) < priority:
+            yield (
+                f"{manager} prefers {other.name} (priority {other.priority}, in {other.file}) to "
+                f"NVIDIA's repository ({priority}): packages of the same name, such as cuBLAS, "
+                "come from there, or cuDNN's exact version is not found"
             )
 
 
