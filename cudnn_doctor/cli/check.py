@@ -52,7 +52,7 @@ class FailOnChoice(str, Enum):
 
 NoGpuOption = Annotated[
     bool,
-    typer.Option("--no-gpu", help="No GPU is meant to be here: skip GPU and driver, judge rest."),
+    typer.Option("--no-gpu", help="No GPU is meant to be here: skip GPU and driver."),
 ]
 PythonOption = Annotated[
     list[str] | None,

@@ -132,7 +132,7 @@ def _program(
     own = next((lib for lib in files if lib.path == path), None)
     if own is None or own.status in {"not-elf", "unreadable"}:
         raise DoctorError(
-            "not a native program or library",
+            "no such file" if own is None else "not a native program or library",
             where=path,
             next_step="name a framework, or the ELF file that loads cuDNN",
             exit_code=ExitCode.USAGE,

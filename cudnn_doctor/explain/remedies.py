@@ -72,8 +72,8 @@ def _not_installed(w: Words) -> tuple[Remedy, ...]:
         found[0] = _r("Install it into the environment and preload it", f"pip install {w.cudnn_wheel}",
                       "python: onnxruntime.preload_dlls()", auto=True)  # fmt: skip
     found += w.system_install
-    found.append(_r("Or let cudnn-doctor fetch the archive, verify its SHA-256 and unpack it",
-                    f"cudnn-doctor install --cudnn {w.major or 9}", auto=True))  # fmt: skip
+    found.append(_r("Or let cudnn-doctor fetch it, verify its SHA-256 and unpack it",
+                    w.prefix_install, auto=True))  # fmt: skip
     return tuple(found)
 
 

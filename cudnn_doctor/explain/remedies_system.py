@@ -192,7 +192,7 @@ def _glibc(w: Words) -> tuple[Remedy, ...]:
     return (
         _r("Use a container with a newer system", "docker run --gpus all -it nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04"
            "   # or apptainer"),
-        _r("Or the last release for this glibc", "cudnn-doctor install --cudnn 8.9   # the cuDNN 8.9 archive"),
+        _r("Or the last release for this glibc", "cudnn-doctor install --method tarball --version 8.9"),
     )  # fmt: skip
 
 

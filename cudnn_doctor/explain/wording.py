@@ -149,12 +149,18 @@ class Words:
         return names.get(self.case.facts.manager, default)
 
     @property
+    def prefix_install(self) -> str:
+        """The command that installs the wanted major, for the CUDA in use, into a prefix."""
+        cuda = f" --cuda {self.cuda_major}" if self.cuda_major else ""
+        return f"cudnn-doctor install --method tarball --version {self.major or 9}{cuda}"
+
+    @property
     def system_commands(self) -> tuple[str, ...]:
         package = self._package(self.major or 9)
         note = "   # from NVIDIA's repository"
         return {
             "pacman": (f"sudo pacman -S {package}",),
-            "dnf": (f"sudo dnf install {package}{note}", f"cudnn-doctor install --cudnn {self.major or 9}  # or the archive: SHA-256 verified, then ldconfig"),
+            "dnf": (f"sudo dnf install {package}{note}", f"{self.prefix_install}   # or without dnf"),
             "zypper": (f"sudo zypper install {package}{note}",),
         }.get(self.case.facts.manager, (f"sudo apt-get install {package}{note}",))  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -238,6 +238,15 @@ def test_a_state_folder_that_holds_other_things(state: State, tmp_path: Path) ->
     assert (state.journal / "diary").read_text() == "mine"
 
 
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Let a hang-up stop the run although the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("at", ["begin 0", "done 0", "begin 1", "done 1", "undone 0", "commit"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

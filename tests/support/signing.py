@@ -23,7 +23,8 @@ class SigningKey:
         self.fingerprint = next(row[9] for row in rows if row[0] == "fpr")
 
     def _end(self) -> None:
-        subprocess.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], check=False)
+        if shutil.which("gpgconf"):
+            subprocess.run(["gpgconf", "--homedir", str(self.home), "--kill", "all"], check=False)
         shutil.rmtree(self.home, ignore_errors=True)
 
     def gpg(self, *args: str) -> bytes:
