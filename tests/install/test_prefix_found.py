@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -77,6 +78,24 @@ def test_cmake_finds_it(prefix: Path, tmp_path: Path, variable: str) -> None:
     (tmp_path / "CMakeLists.txt").write_text(CMAKE)
     script = "cmake -S . -B build && cmake --build build && build/main"
     shell(script, tmp_path, **{variable: prefix})
+
+
+@pytest.mark.parametrize("variable", ["CMAKE_PREFIX_PATH", "CUDNN_ROOT"])
+@pytest.mark.parametrize("way", ["env.sh", "module"])
+def test_cmake_finds_it_in_a_shell_that_was_told(
+    prefix: Path, tmp_path: Path, way: str, variable: str
+) -> None:
+    """Each of both variables is enough by itself."""
+    needs("cmake", "make", *(["modulecmd"] if way == "module" else []))
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    told = {
+        "env.sh": f"set +u; . {shlex.quote(str(prefix / 'env.sh'))}",
+        "module": 'eval "$(modulecmd bash load cudnn/9.10.2-cuda12)"',
+    }
+    keep = f'kept="${variable}"; test "$CUDNN_PATH" = "$CUDNN_ROOT"; unset CUDNN_ROOT CUDNN_PATH'
+    keep += f' CMAKE_PREFIX_PATH CPATH LIBRARY_PATH LD_LIBRARY_PATH; export {variable}="$kept"'
+    build = "cmake -S . -B build && cmake --build build && build/main"
+    shell(f"{told[way]}; {keep}; {build}", tmp_path, MODULEPATH=prefix / "modulefiles")
 
 
 def test_environment_modules_load_it(prefix: Path, tmp_path: Path) -> None:

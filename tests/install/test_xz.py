@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import random
 import shutil
 import subprocess
+import threading
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,22 @@ FORMS = {
 @pytest.mark.parametrize("workers", [1, 4])
 def test_all_forms_are_read(form: str, workers: int) -> None:
     with XzReader(Dribble(compress(*FORMS[form])), workers) as reader:
+        assert everything(reader) == DATA
+
+
+def test_blocks_are_decompressed_side_by_side_on_all_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    all_at_work, decompress = threading.Barrier(3, timeout=20), xz._decompress
+
+    def together(parts: deque[bytes], size: int) -> list[bytes]:
+        all_at_work.wait()
+        return decompress(parts, size)
+
+    monkeypatch.setattr(xz, "_decompress", together)
+    packed = compress("--threads=2", f"--block-size={len(DATA) // 3}")
+    with XzReader(io.BytesIO(packed)) as reader:
         assert everything(reader) == DATA
 
 
