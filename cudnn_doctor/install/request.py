@@ -50,6 +50,11 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     sudo: bool = False
 
     @property
+    def arch(self) -> str:
+        """The machine as wheels call it: ``x86_64``, ``aarch64``; empty where there are none."""
+        return {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}.get(self.platform, "")
+
+    @property
     def release(self) -> str:
         """``9.10.2``."""
         return ".".join(self.version.split(".")[:3])

@@ -82,8 +82,7 @@ def wheel_fetch(request: InstallRequest, matrix: Matrix) -> tuple[Wheel, Fetch]:
 
 
 def _wheel_for(request: InstallRequest, matrix: Matrix) -> Wheel | None:
-    arch = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}.get(request.platform, "")
-    found = query.wheel_for(matrix, request.version, request.cuda, arch, request.flavour)
+    found = query.wheel_for(matrix, request.version, request.cuda, request.arch, request.flavour)
     return found if found and found.sha256 else None
 
 

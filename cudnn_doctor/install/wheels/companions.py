@@ -31,7 +31,6 @@ from cudnn_doctor.machine.redact import without_secrets
 _FIRST_UNSUFFIXED = 13
 """From CUDA 13 on the companions' names carry no ``-cuNN``."""
 LINE = re.compile(r"[\w.-]+==[\w.+!]+( --hash=sha256:[0-9a-f]{64})+")
-_ARCHS = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}
 _SECONDS = 60.0
 """How long uv may take to answer; pip may have to download the wheels themselves."""
 
@@ -123,7 +122,7 @@ def _pinned(
     kept = [d for d in present(request, environment) if d.name not in map(name_of, lacking)]
     wanted = [*lacking, *(f"{d.name}=={d.version}" for d in kept)]
     ask = _by_uv if installer.is_uv else _by_pip
-    found = ask(installer, wanted, _ARCHS.get(request.platform, "") if request.fresh else "")
+    found = ask(installer, wanted, request.arch if request.fresh else "")
     for line in found:
         if not LINE.fullmatch(line):
             raise _failed(f"the index tells no SHA-256 of {line.split(maxsplit=1)[0]}", "")
@@ -138,9 +137,7 @@ def _by_uv(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, 
     """Lines with hashes -> bytes of the wheel (0: not told)."""
     argv = [*installer.command, "compile", "--format", "pylock.toml", "--no-header", "-q"]
     argv += ["--python", installer.python]
-    argv += (
-        ["--python-platform", f"{arch}-manylinux_2_{fromindex.GLIBC_MINORS[-1]}"] if arch else []
-    )
+    argv += ["--python-platform", fromindex.uv_platform(arch)] if arch else []
     text = _answer([*argv, "-"], wanted, _SECONDS)
     found = {}
     for package in msgspec.toml.decode(text).get("packages", ()):
@@ -154,9 +151,8 @@ def _by_uv(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, 
 def _by_pip(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, int]:
     argv = [*installer.command, "install", "--dry-run", "--ignore-installed", "-q"]
     if arch:
-        argv += ["--only-binary=:all:", "--target", os.path.join(tempfile.gettempdir(), "none")]
-        argv += [f"--platform=manylinux_2_{minor}_{arch}" for minor in fromindex.GLIBC_MINORS]
-        argv += [f"--platform=manylinux2014_{arch}"]
+        argv += ["--target", os.path.join(tempfile.gettempdir(), "none")]
+        argv += fromindex.pip_platform(arch)
     text = _answer([*argv, "--report", "-", "-r", "/dev/stdin"], wanted)
     return dict(_reported(item) for item in msgspec.json.decode(text)["install"])
 

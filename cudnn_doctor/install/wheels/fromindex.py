@@ -20,12 +20,11 @@ from cudnn_doctor.install import files, folders, manifest
 from cudnn_doctor.install.archives.sink import complete_links
 from cudnn_doctor.install.plan import FromIndex
 from cudnn_doctor.install.state import held
+from cudnn_doctor.install.wheels.pins import hashed
 from cudnn_doctor.interpreter import apart
 from cudnn_doctor.matrix.model import Wheel
 
-_TARGETS = {"x86_64": "x86_64-manylinux_2_28", "aarch64": "aarch64-manylinux_2_28"}
-"""uv's names; cuDNN wheels ask for glibc 2.17 to 2.28."""
-GLIBC_MINORS = range(17, 29)
+_GLIBC_MINORS = range(17, 29)
 """Wheels of CUDA libraries ask for glibc 2.17 to 2.28."""
 
 
@@ -61,28 +60,34 @@ def step_for(wheel: Wheel, staging: str, command: tuple[str, ...]) -> FromIndex:
         "--require-hashes",
     ]
     if is_uv(command):
-        argv += ["--python-platform", _TARGETS.get(wheel.arch, wheel.arch), "--no-build"]
+        argv += ["--python-platform", uv_platform(wheel.arch), "--no-build"]
         argv += ["--python", sys.executable]
     else:
-        argv += [*_for_platform(_tags(wheel)), "--no-compile"]
+        argv += [*_for_tags(_tags(wheel)), "--no-compile"]
     return FromIndex(
         title=f"fetch {wheel.package} {wheel.version} with {os.path.basename(command[0])}",
         argv=(*argv, "-r", "/dev/stdin"),
-        requirement=_requirement(wheel),
+        requirement=hashed(wheel),
         staging=staging,
     )
-
-
-def _requirement(wheel: Wheel) -> str:
-    return f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}"
 
 
 def _tags(wheel: Wheel) -> list[str]:
     return wheel.file.removesuffix(".whl").split("-")[-1].split(".")
 
 
-def _for_platform(tags: Sequence[str]) -> list[str]:
-    """pip's options for wheels with these platform tags, whatever this machine is."""
+def uv_platform(arch: str) -> str:
+    """What uv's ``--python-platform`` calls a machine, whatever this one is."""
+    return f"{arch}-manylinux_2_{_GLIBC_MINORS[-1]}"
+
+
+def pip_platform(arch: str) -> list[str]:
+    """pip's options for wheels for a machine, whatever this one is."""
+    tags = [f"manylinux_2_{minor}_{arch}" for minor in _GLIBC_MINORS]
+    return _for_tags([*tags, f"manylinux2014_{arch}"])
+
+
+def _for_tags(tags: Sequence[str]) -> list[str]:
     options = ["--only-binary=:all:", "--disable-pip-version-check"]
     return [*(f"--platform={tag}" for tag in tags), *options]
 
@@ -92,17 +97,16 @@ def download(wheel: Wheel, folder: str) -> Path:
 
     Raises DoctorError (NOTHING_CHANGED) with what it said.
     """
-    _download([_requirement(wheel)], _tags(wheel), folder)
+    _download([hashed(wheel)], _for_tags(_tags(wheel)), folder)
     return Path(folder, wheel.file)
 
 
 def download_lines(lines: Sequence[str], arch: str, folder: str) -> None:
     """The same for lines of a requirements file that carry hashes."""
-    tags = [f"manylinux_2_{minor}_{arch}" for minor in GLIBC_MINORS]
-    _download(lines, [*tags, f"manylinux2014_{arch}"], folder)
+    _download(lines, pip_platform(arch), folder)
 
 
-def _download(lines: Sequence[str], tags: Sequence[str], folder: str) -> None:
+def _download(lines: Sequence[str], platform: Sequence[str], folder: str) -> None:
     uvx = shutil.which("uvx")
     command = _pip() or ((uvx, "pip") if uvx else None)
     if command is None:
@@ -112,7 +116,7 @@ def _download(lines: Sequence[str], tags: Sequence[str], folder: str) -> None:
             exit_code=ExitCode.NOTHING_CHANGED,
         )
     argv = [*command, "download", "--no-deps", "--require-hashes", "--dest", folder]
-    _run((*argv, *_for_platform(tags), "-r", "/dev/stdin"), "\n".join(lines))
+    _run((*argv, *platform, "-r", "/dev/stdin"), "\n".join(lines))
 
 
 def fill(step: FromIndex) -> None:

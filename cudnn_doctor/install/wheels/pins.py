@@ -28,6 +28,11 @@ def name_of(line: str) -> str:
     return canonicalize_name(Requirement(line.partition(" --hash")[0]).name)
 
 
+def hashed(wheel: Wheel) -> str:
+    """The line of a requirements file for exactly this wheel."""
+    return f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}"
+
+
 def requirements_of(environment: Environment, name: str) -> Iterator[Pin]:
     """What installed distributions require of ``name``, markers judged for this environment."""
     facts = {"extra": ""}

@@ -25,7 +25,6 @@ from cudnn_doctor.matrix import query
 from cudnn_doctor.matrix.model import Matrix, Wheel
 
 _PLACEHOLDERS = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cuda-nvrtc")
-_ARCHS = {"linux-x86_64": "x86_64", "linux-sbsa": "aarch64"}
 
 
 def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Plan:
@@ -36,7 +35,7 @@ def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Pla
     """
     wheel = _wheel(request, matrix)
     if request.fresh:
-        return plan_image(request, hashed(wheel), f"{wheel.package} {wheel.version}")
+        return plan_image(request, pins.hashed(wheel), f"{wheel.package} {wheel.version}")
     environment = environments.choose(request.python, machine)
     installer = environments.installer_for(environment)
     present = {d.name: d for d in environment.distributions if d.installer != "conda"}
@@ -74,8 +73,7 @@ def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Pla
 
 
 def _wheel(request: InstallRequest, matrix: Matrix) -> Wheel:
-    arch = _ARCHS.get(request.platform, "")
-    wheel = query.wheel_for(matrix, request.version, request.cuda, arch, request.flavour)
+    wheel = query.wheel_for(matrix, request.version, request.cuda, request.arch, request.flavour)
     if wheel is None or not wheel.sha256:
         raise DoctorError(
             f"no wheel of cuDNN {request.version} ({request.flavour}) for CUDA {request.cuda} on "
@@ -123,7 +121,7 @@ def _runs(
     if again or not same:
         word = "reinstall" if again and same else "install"
         title = f"{word} {wheel.package} {wheel.version}"
-        runs.append(installer.install([hashed(wheel)], title, again=again))
+        runs.append(installer.install([pins.hashed(wheel)], title, again=again))
     damaged = [d for d in companions.present(request, environment) if d.record_problems]
     if damaged:
         lines = [f"{d.name}=={d.version}" for d in damaged]
@@ -133,10 +131,6 @@ def _runs(
         title = f"install {_listed([line.partition(' ')[0] for line in missing])}"
         runs.append(installer.install(missing, title, deps=not request.companions))
     return runs
-
-
-def hashed(wheel: Wheel) -> str:
-    return f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}"
 
 
 def _listed(words: list[str]) -> str:

@@ -6,9 +6,9 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from cudnn_doctor.install.archives.unpack import free_space_for
+from cudnn_doctor.install.folders import nearest
 from cudnn_doctor.install.plan import Run
 from cudnn_doctor.install.wheels.environment import Installer
 from cudnn_doctor.install.wheels.pins import name_of
@@ -65,7 +65,4 @@ def _summed(*needs: tuple[str, int]) -> dict[str, int]:
 
 def _device(folder: str) -> int:
     """The file system on which ``folder`` is or will be."""
-    place = Path(os.path.abspath(folder))
-    while not place.exists():
-        place = place.parent
-    return place.stat().st_dev
+    return os.stat(nearest(folder)).st_dev
