@@ -108,7 +108,7 @@ def test_a_named_consumer_without_cudnn_fails(tmp_path: Path) -> None:
     ("arguments", "code", "told"),
     [
         (["nonesuch"], 2, "no nonesuch in any environment"),
-        (["./absent"], 2, "not a native program"),
+        (["./absent"], 2, "no such file"),
         (["/etc/passwd"], 2, "not a native program"),
         (["--snapshot", "-", "--trace"], 2, "saved facts"),
         (["--snapshot", "/nonexistent.json"], 7, "nonexistent.json"),
