@@ -59,3 +59,10 @@ class BadInput(DoctorError):
 
     def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
         super().__init__(what, where=where, next_step=next_step, exit_code=ExitCode.BAD_INPUT)
+
+
+class NothingChanged(DoctorError):
+    """An installation failed or was refused; the machine is as before."""
+
+    def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
+        super().__init__(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)

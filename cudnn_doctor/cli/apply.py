@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, ExitCode, NothingChanged
 
 if TYPE_CHECKING:
     from cudnn_doctor.install.plan import Plan
@@ -151,7 +151,7 @@ def _ask(how: How) -> None:
             exit_code=ExitCode.USAGE,
         )
     if not typer.confirm("\nDo it?", err=True):
-        raise DoctorError("nothing was done", exit_code=ExitCode.NOTHING_CHANGED)
+        raise NothingChanged("nothing was done")
 
 
 def become_root(how: How) -> None:
@@ -181,10 +181,9 @@ def _root_is_needed(plan: Plan) -> DoctorError | None:
         what = f"this needs root: you may not write into {place}"
     else:
         return None
-    return DoctorError(
+    return NothingChanged(
         what,
         next_step="add --sudo, run it as root, or print the commands with --dry-run --format shell",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
 
 

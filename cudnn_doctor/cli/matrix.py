@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cudnn_doctor.cli.lazy import examples
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, ExitCode, NothingChanged
 
 app = typer.Typer(
     help="Read, check and update the compatibility matrix.",
@@ -125,9 +125,7 @@ def update(
     try:
         target.write_bytes(text)
     except OSError as error:
-        raise DoctorError(
-            f"cannot write {target}: {error.strerror}", exit_code=ExitCode.NOTHING_CHANGED
-        ) from error
+        raise NothingChanged(f"cannot write {target}: {error.strerror}") from error
     compile_matrix(target)
     for line in added or ("nothing new",):
         typer.echo(line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install.archives.download import cached, download_to
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.lock import Lock, request_from
@@ -43,20 +43,16 @@ def request_of(lock: Lock, wish: Wish, matrix: Matrix) -> InstallRequest:
     Raises DoctorError (NOTHING_CHANGED) when it names packages, or the matrix another file.
     """
     if lock.method == "package":
-        raise _refused(
+        raise NothingChanged(
             "this lock file names packages, which their package manager downloads",
-            "make a lock with --method tarball or wheel",
+            next_step="make a lock with --method tarball or wheel",
         )
     source = "wheel" if "wheel" in (lock.method, lock.source) else "archive"
     request = msgspec.structs.replace(request_from(lock, wish), source=source)
     fetch = wheel_fetch(request, matrix)[1] if source == "wheel" else archive_fetch(request, matrix)
     if f"sha256:{fetch.sha256}" not in lock.pinned:
-        raise _refused(
+        raise NothingChanged(
             f"the lock file does not name {fetch.name} as the matrix knows it",
-            "use the tool and matrix that wrote the lock",
+            next_step="use the tool and matrix that wrote the lock",
         )
     return request
-
-
-def _refused(what: str, next_step: str) -> DoctorError:
-    return DoctorError(what, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, ExitCode, NothingChanged
 from cudnn_doctor.install.plan import Method, Plan
 from cudnn_doctor.install.prefixes.brought import Known, identify
 from cudnn_doctor.install.request import InstallRequest
@@ -81,11 +81,10 @@ def settle(wish: Wish, target: Target, matrix: Matrix, machine: Facts) -> Instal
         name = os.path.basename(wish.archive)
         reason = f"{name} is {known}, by its SHA-256"
         if not _is_asked(known, target):
-            raise DoctorError(
+            raise NothingChanged(
                 f"{reason}; that is not what was asked for, or not for this machine",
                 next_step="leave --version and --cuda out and name its machine with --arch, or "
                 "bring the other file",
-                exit_code=ExitCode.NOTHING_CHANGED,
             )
         reasons: tuple[str, ...] = (reason, why)
     else:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.errors import BadInput, DoctorError, ExitCode, NothingChanged
 from cudnn_doctor.install import files, folders
 from cudnn_doctor.install.archives.download import fetch
 from cudnn_doctor.install.archives.unpack import unpack
@@ -170,12 +170,11 @@ def _check_space(plan: Plan) -> None:
     for where, needed in needs.values():
         free = os.statvfs(where).f_bavail * os.statvfs(where).f_frsize
         if free < needed:
-            raise DoctorError(
+            raise NothingChanged(
                 f"not enough space: {needed >> 20} MiB are needed, {free >> 20} MiB are free",
                 where=where,
                 next_step="free some space there, or point --prefix, TMPDIR or "
                 "CUDNN_DOCTOR_CACHE to a larger file system",
-                exit_code=ExitCode.NOTHING_CHANGED,
             )
 
 

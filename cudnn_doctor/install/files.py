@@ -12,7 +12,7 @@ import os
 import shutil
 from pathlib import Path
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install import folders
 from cudnn_doctor.install.folders import discard
 from cudnn_doctor.install.packages import guard as package_guard
@@ -45,11 +45,10 @@ def failed(what: str, path: str, error: OSError) -> DoctorError:
         errno.ENOSPC: "free some space there, or choose another --prefix",
         errno.EDQUOT: "your disk quota is used up: free some space or choose another --prefix",
     }
-    return DoctorError(
+    return NothingChanged(
         f"{what}: {error.strerror or error}",
         where=path,
         next_step=advice.get(error.errno or 0, ""),
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
 
 
@@ -103,11 +102,10 @@ def _staging(step: Unpack | FromIndex) -> tuple[str, str]:
 
 def _check_free(path: str) -> None:
     if os.path.lexists(path):
-        raise DoctorError(
+        raise NothingChanged(
             "something is already there, and it is not replaced unasked",
             where=path,
             next_step="remove it, or give another --prefix",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
 
 
@@ -181,11 +179,10 @@ def write_file(step: WriteFile, saved: Path) -> None:
 
 def switch_link(step: SwitchLink, saved: Path) -> None:
     if os.path.isdir(step.path) and not os.path.islink(step.path):
-        raise DoctorError(
+        raise NothingChanged(
             "a folder stands where a link is wanted, and it is not replaced unasked",
             where=step.path,
             next_step="move that folder away, or give another --prefix",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
     try:
         _keep(step.path, saved)

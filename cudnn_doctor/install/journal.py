@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.errors import BadInput, NothingChanged
 from cudnn_doctor.install import folders, records
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.state import State, make_folder
@@ -58,12 +58,11 @@ class Journal:
         except (OSError, UnicodeEncodeError) as error:
             folders.let_go(str(fresh))
             why = error.strerror if isinstance(error, OSError) else "a path in it is no UTF-8 text"
-            raise DoctorError(
+            raise NothingChanged(
                 f"the plan cannot be written down, so nothing was begun: {why}",
                 where=str(state.folder),
                 next_step="choose other paths, free some space, or set CUDNN_DOCTOR_STATE to "
                 "another folder",
-                exit_code=ExitCode.NOTHING_CHANGED,
             ) from error
         return cls(state.journal, plan)
 
@@ -83,11 +82,10 @@ class Journal:
         if _is_remains(state.journal):
             folders.discard(str(state.journal))
         if os.path.lexists(state.journal):
-            raise DoctorError(
+            raise NothingChanged(
                 "something that is no journal stands in its place",
                 where=str(state.journal),
                 next_step="move it away",
-                exit_code=ExitCode.NOTHING_CHANGED,
             )
         return False
 

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from cudnn_doctor import outfile
-from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.errors import BadInput, DoctorError, NothingChanged
 from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.packages import guard as package_guard
@@ -75,11 +75,10 @@ def try_out(path: str) -> None:
 
 
 def _unwritable(path: str, error: OSError) -> DoctorError:
-    return DoctorError(
+    return NothingChanged(
         f"cannot write the lock file: {error.strerror or error}",
         where=path,
         next_step="name a file in a folder that you may write to",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
 
 
@@ -150,11 +149,10 @@ def verify(lock: Lock, plan: Plan) -> None:
     """
     strangers = sorted(set(pinned(plan)) - set(lock.pinned))
     if strangers:
-        raise DoctorError(
+        raise NothingChanged(
             f"the lock file does not name {', '.join(strangers)}",
             next_step="use the tool and matrix that wrote the lock, or write it anew without "
             "--frozen",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install.plan import Run
 from cudnn_doctor.install.progress import Progress
 from cudnn_doctor.install.state import held
@@ -28,20 +28,18 @@ def run(step: Run, progress: Progress) -> None:
             check=False,
         )
     except OSError as error:
-        raise DoctorError(
+        raise NothingChanged(
             f"cannot run {step.argv[0]}: {os.strerror(error.errno or 0)}",
             where=" ".join(step.argv),
             next_step=f"install {os.path.basename(step.argv[0])} or choose another --method",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
     output = done.stdout.decode("utf-8", "replace").strip()
     if done.returncode and not step.may_fail:
         tail = "\n".join(output.splitlines()[-15:])
-        raise DoctorError(
+        raise NothingChanged(
             f"{os.path.basename(step.argv[0])} failed (exit {done.returncode}):\n{tail}",
             where=" ".join(step.argv),
             next_step="run `cudnn-doctor explain` on this output for the cause",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
     if output and not step.quiet:
         progress.say(output)

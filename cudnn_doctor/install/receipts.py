@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.errors import BadInput, DoctorError, ExitCode, NothingChanged
 from cudnn_doctor.install import files
 from cudnn_doctor.install.journal import RECEIPT_ID, Journal
 from cudnn_doctor.install.packages import kept
@@ -150,11 +150,10 @@ def plan_rollback(state: State, wanted: str | None = None) -> Plan:
     receipt = chosen[0]
     later = [r.id for r in known if r.id > receipt.id and r.plan.target == receipt.plan.target]
     if later:
-        raise DoctorError(
+        raise NothingChanged(
             f"a later change builds on it: {later[-1]}",
             where=receipt.plan.target,
             next_step=f"take that one back first: `cudnn-doctor rollback {later[-1]}`",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
     return _taken_back(receipt, "rollback")
 
@@ -163,11 +162,10 @@ def _taken_back(receipt: Receipt, action: str) -> Plan:
     plan = receipt.plan
     for step in plan.steps:
         if isinstance(step, RemoveTree) and step.keep and not os.path.lexists(files.aside(step)):
-            raise DoctorError(
+            raise NothingChanged(
                 f"that {plan.action} removed {step.path}, which a later change or `cache clear` "
                 "took for good",
                 next_step=f"bring it back with `cudnn-doctor install --version {plan.version}`",
-                exit_code=ExitCode.NOTHING_CHANGED,
             )
     staged = tuple(step.source for step in plan.steps if isinstance(step, MoveTree))
     saved = receipt.folder / "saved"
@@ -251,11 +249,10 @@ def plan_repair(state: State, entry: Installed, damage: list[str]) -> Plan:
     final = f"{entry.target}/{entry.name}"
     receipt = next((r for r in reversed(receipts(state)) if _put(r, final)), None)
     if receipt is None:
-        raise DoctorError(
+        raise NothingChanged(
             f"{entry.name} is damaged ({damage[0]}), and there is no receipt of where it came from",
             where=final,
             next_step="remove it with `cudnn-doctor uninstall` and install it again",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
     steps: list[AnyStep] = []
     for step in receipt.plan.steps:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 
 _HELD: set[int] = set()
 
@@ -56,10 +56,9 @@ def home() -> Path:
     try:
         return Path.home()
     except RuntimeError as error:
-        raise DoctorError(
+        raise NothingChanged(
             "this user has no home folder, so that there is no place for this tool's files",
             next_step="set HOME; or CUDNN_DOCTOR_STATE and CUDNN_DOCTOR_CACHE, and give --prefix",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
 
 
@@ -68,11 +67,10 @@ def make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o755)
     except OSError as error:
-        raise DoctorError(
+        raise NothingChanged(
             f"cannot create the folder for this tool's state: {os.strerror(error.errno or 0)}",
             where=str(path),
             next_step="set CUDNN_DOCTOR_STATE (or CUDNN_DOCTOR_CACHE) to a folder you may write",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
     return path
 
@@ -94,11 +92,10 @@ def exclusive(state: State, wait: float = 0.0) -> Iterator[None]:
             os.ftruncate(fd, 0)
             os.pwrite(fd, str(os.getpid()).encode(), 0)
         except OSError as error:
-            raise DoctorError(
+            raise NothingChanged(
                 f"cannot take this tool's lock: {error.strerror}",
                 where=str(path),
                 next_step="look what is there; move it away when no cudnn-doctor is running",
-                exit_code=ExitCode.NOTHING_CHANGED,
             ) from error
         _HELD.add(fd)
         stack.callback(_HELD.discard, fd)
@@ -145,10 +142,9 @@ def held() -> tuple[int, ...]:
 
 def _busy(fd: int, path: Path) -> DoctorError:
     holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
-    return DoctorError(
+    return NothingChanged(
         f"another cudnn-doctor (process {holder}), or a program that it started, is changing this "
         "machine",
         where=str(path),
         next_step="wait until it ends, or run again with --wait SECONDS",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.errors import BadInput, NothingChanged
 from cudnn_doctor.machine.described import describe, is_loose
 from cudnn_doctor.machine.model import SCHEMA, Machine
 from cudnn_doctor.machine.redact import redact
@@ -47,11 +47,10 @@ def save_snapshot(machine: Machine, path: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise DoctorError(
+        raise NothingChanged(
             f"cannot write the snapshot: {error.strerror or error}",
             where=path,
             next_step="name a file in a folder that you may write to",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
 
 

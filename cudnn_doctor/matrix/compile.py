@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.matrix.load import Compiled, compiled_path, default_path, from_yaml, read
 
 
@@ -24,9 +24,7 @@ def compile_matrix(source: Path | None = None, target: Path | None = None) -> Pa
     try:
         target.write_bytes(msgspec.msgpack.encode(compiled))
     except OSError as error:
-        raise DoctorError(
-            f"cannot write {target}: {error.strerror}", exit_code=ExitCode.NOTHING_CHANGED
-        ) from error
+        raise NothingChanged(f"cannot write {target}: {error.strerror}") from error
     return target
 
 

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install.archives.transfer import MirrorError, Transfer, redacted
 from cudnn_doctor.install.plan import Fetch
 from cudnn_doctor.install.progress import Progress
@@ -62,8 +62,10 @@ def download_to(step: Fetch, state: State, folder: str, progress: Progress) -> P
     except OSError as error:
         with contextlib.suppress(OSError):
             fresh.unlink()
-        raise _failed(
-            f"cannot write it: {error.strerror}", str(target), "give another folder with --dest"
+        raise NothingChanged(
+            f"cannot write it: {error.strerror}",
+            where=str(target),
+            next_step="give another folder with --dest",
         ) from error
     return target
 
@@ -100,7 +102,9 @@ class Arriving:
                 make_folder(self.part.parent)
             self._fd = os.open(self._path, flags | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise _failed(f"cannot open it: {error.strerror}", str(self._path)) from error
+            raise NothingChanged(
+                f"cannot open it: {error.strerror}", where=str(self._path)
+            ) from error
         if self._path is self.part:
             self._transfer = Transfer(self._fd, self.step.size, self._advance)
             self._thread = threading.Thread(target=self._download, daemon=True)
@@ -151,7 +155,7 @@ class Arriving:
     def break_off(self) -> None:
         """Give up: whoever waits for bytes gets an error."""
         with self._news:
-            self._error = self._error or _failed("it was broken off", str(self._path))
+            self._error = self._error or NothingChanged("it was broken off", where=str(self._path))
             self._ended = False
             self._frontier = 0
             self._news.notify_all()
@@ -192,16 +196,16 @@ class Arriving:
         if self._path in (self.part, self.final):
             self._path.unlink(missing_ok=True)
         if self._path is self.final:
-            return _failed(
+            return NothingChanged(
                 f"the cached {self.step.name} was damaged and is removed ({found})",
-                str(self.final),
-                "run it again to download it anew",
+                where=str(self.final),
+                next_step="run it again to download it anew",
             )
-        return _failed(
+        return NothingChanged(
             f"this {self.step.name} is not the file that NVIDIA published ({found})",
-            redacted(self.step.urls[0]),
-            "run it again; if it stays so, a proxy or mirror alters files: try another --mirror, "
-            "or bring the file with --archive",
+            where=redacted(self.step.urls[0]),
+            next_step="run it again; if it stays so, a proxy or mirror alters files: try another "
+            "--mirror, or bring the file with --archive",
         )
 
     # -- the downloader's side
@@ -222,17 +226,16 @@ class Arriving:
                     return
                 except MirrorError as error:
                     errors.append(f"{redacted(url)}: {error}")
-            raise _failed(
+            raise NothingChanged(
                 f"cannot download {self.step.name}:\n  " + "\n  ".join(errors),
-                "",
-                "check the network and proxy (HTTPS_PROXY); or take --source wheel, from the "
-                "package index; or fetch it elsewhere (`cudnn-doctor download`) for --archive",
+                next_step="check the network and proxy (HTTPS_PROXY); or take --source wheel, from "
+                "the package index; or fetch it elsewhere (`cudnn-doctor download`) for --archive",
             )
         except OSError as error:
-            self._error = _failed(
+            self._error = NothingChanged(
                 f"cannot write the cache: {error.strerror}",
-                str(self.part),
-                "free some space there, or point CUDNN_DOCTOR_CACHE elsewhere",
+                where=str(self.part),
+                next_step="free some space there, or point CUDNN_DOCTOR_CACHE elsewhere",
             )
         except BaseException as error:
             self._error = error
@@ -247,7 +250,3 @@ class Arriving:
             self._transfer.run(url)
         with self._news:
             self._ended = True
-
-
-def _failed(what: str, where: str, next_step: str = "") -> DoctorError:
-    return DoctorError(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)

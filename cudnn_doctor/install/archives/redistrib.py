@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from cudnn_doctor.errors import BadInput, DoctorError, ExitCode
+from cudnn_doctor.errors import BadInput, DoctorError, NothingChanged
 
 if TYPE_CHECKING:
     import requests
@@ -103,8 +103,7 @@ def _get(session: requests.Session, url: str) -> bytes:
 
 
 def _failed(url: str, why: str) -> DoctorError:
-    return DoctorError(
+    return NothingChanged(
         f"cannot read {url}: {why}",
         next_step="check the network and proxy (HTTPS_PROXY), or give a file or folder instead",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import IO, cast
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install.archives import xz
 from cudnn_doctor.install.archives.download import Arriving
 from cudnn_doctor.install.archives.sink import Refused, Sink
@@ -44,11 +44,10 @@ def unpack(step: Unpack, state: State, progress: Progress) -> None:
             _fill(sink, arriving)
         sink.finish()
     except (*_BROKEN, zlib.error, EOFError) as error:
-        raise DoctorError(
+        raise NothingChanged(
             f"cannot unpack {step.source.name}: {error}",
             where=step.staging,
             next_step="fetch the archive anew (`cudnn-doctor cache clear`), or use another source",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
     except OSError as error:
         raise failed("cannot unpack", str(error.filename or staging), error) from error

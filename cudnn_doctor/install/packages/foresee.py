@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudnn_doctor.checks.remedies import release_command
-from cudnn_doctor.install.packages.manager import ENVIRON, Choice, Target, refused
+from cudnn_doctor.errors import NothingChanged
+from cudnn_doctor.install.packages.manager import ENVIRON, Choice, Target
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.machine.model import Machine, Package
 from cudnn_doctor.machine.repositories import DEFAULT_PRIORITY
@@ -46,7 +47,9 @@ def foresee(
     installed = {p.name: p for p in machine.packages}
     refuse_foreign_repositories(choice, machine)
     if request.hold and (reason := manager.cannot_hold()):
-        raise refused(f"the packages cannot be held: {reason}", "or leave --hold out")
+        raise NothingChanged(
+            f"the packages cannot be held: {reason}", next_step="or leave --hold out"
+        )
     drop = in_the_way(choice, request, installed)
     refuse_held(targets, installed, drop)
     warnings = [f"removes {name}: it excludes what is asked for" for name in drop]
@@ -89,10 +92,10 @@ def refuse_held(targets: list[Target], installed: dict[str, Package], drop: Sequ
     ]
     if held:
         told = ", ".join(f"{p.name} {p.version}" for p in held)
-        raise refused(
+        raise NothingChanged(
             f"held, so that their version must not change: {told}",
-            f"release them first: {'; '.join(dict.fromkeys(map(_release, held)))}",
-            ", ".join(dict.fromkeys(f"{p.held_by}: {p.lock}" for p in held if p.held_by)),
+            next_step=f"release them first: {'; '.join(dict.fromkeys(map(_release, held)))}",
+            where=", ".join(dict.fromkeys(f"{p.held_by}: {p.lock}" for p in held if p.held_by)),
         )
 
 
@@ -116,11 +119,11 @@ def refuse_foreign_repositories(choice: Choice, machine: Machine) -> None:
         if not known.enabled or known.manager != choice.manager.name or not known.distro:
             continue
         if known.distro not in (choice.repository.distro, *_FOREIGN_OK):
-            raise refused(
+            raise NothingChanged(
                 f"NVIDIA's repository for {known.distro} is configured, but this is "
                 f"{machine.system.distro_id} {machine.system.distro_version}",
-                f"change it to {choice.repository.distro} in {known.file}, or disable it",
-                known.file or known.url,
+                next_step=f"change it to {choice.repository.distro} in {known.file}, or disable it",
+                where=known.file or known.url,
             )
 
 
@@ -144,11 +147,11 @@ def shared_names(choice: Choice, installed: dict[str, Package]) -> Iterator[str]
     if dev is None:
         return
     if _ALTERNATIVES.is_file() and not _ALTERNATIVES.stat().st_size:
-        raise refused(
+        raise NothingChanged(
             "the list of alternatives of libcudnn is empty, so that no development package can be "
             "set up",
-            f"remove it: `rm {_ALTERNATIVES}`",
-            str(_ALTERNATIVES),
+            next_step=f"remove it: `rm {_ALTERNATIVES}`",
+            where=str(_ALTERNATIVES),
         )
     for name in installed:
         if _DEVELOPMENT.search(name) and _series(name)[:1] != _series(dev)[:1]:
@@ -200,18 +203,18 @@ def rehearse(choice: Choice, drop: Sequence[str]) -> tuple[list[str], list[str]]
         if choice.repository and any(sign in objection for sign in _STALE):
             return [], []
         tail = "\n".join(objection.splitlines()[-12:])
-        raise refused(
+        raise NothingChanged(
             f"{choice.manager.name} foresees that it cannot do this:\n{tail}",
-            "mend what it names (pins, held or broken packages), or use --method tarball",
-            " ".join(argv),
+            next_step="mend what it names (pins, held or broken packages), or use --method tarball",
+            where=" ".join(argv),
         )
     removed = choice.manager.removed(output)
     foreign = [name for name in removed if "cudnn" not in name]
     if foreign:
-        raise refused(
+        raise NothingChanged(
             f"{choice.manager.name} would remove packages that are not cuDNN's: "
             f"{', '.join(foreign)}",
-            "mend the conflict first, or use --method tarball",
+            next_step="mend the conflict first, or use --method tarball",
         )
     warnings = [f"removes {name}" for name in removed if name not in drop]
     return [*choice.manager.replaced(output), *removed], warnings

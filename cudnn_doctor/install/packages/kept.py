@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install.packages.manager import TREE, Manager, output_of
 
 STORE = Path("/usr/lib/.cudnn-doctor-kept")
@@ -78,11 +78,10 @@ def _keep_one(manager: Manager, name: str, version: str) -> None:
         fresh.rename(folder)
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise DoctorError(
+        raise NothingChanged(
             f"the installed {name} cannot be kept for an undo: {error}",
             where=str(STORE),
             next_step="free some space there, or remove that package first",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
 
 

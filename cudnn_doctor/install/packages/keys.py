@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install import files
 from cudnn_doctor.install.archives.transfer import reason, redacted
 from cudnn_doctor.install.packages import openpgp
@@ -26,11 +26,10 @@ def fetch_key(step: FetchKey, saved: Path) -> None:
             continue
         files.write_file(WriteFile(path=step.path, content=text), saved)
         return
-    raise DoctorError(
+    raise NothingChanged(
         "cannot get the signing key of NVIDIA's repository:\n  " + "\n  ".join(errors),
         where=step.path,
         next_step="check the network, proxy or --mirror; never install a key that does not match",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
 
 

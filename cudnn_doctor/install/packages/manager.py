@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install.plan import AnyStep
 from cudnn_doctor.matrix.model import DistroPackage, NvidiaRepository
 
@@ -130,10 +130,6 @@ class Choice(NamedTuple):
     arch: str
 
 
-def refused(what: str, next_step: str, where: str = "") -> DoctorError:
-    return DoctorError(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)
-
-
 def output_of(argv: tuple[str, ...]) -> str:
     """What a program prints; raises DoctorError (NOTHING_CHANGED) when it fails."""
     environ = {**os.environ, "LC_ALL": "C", **ENVIRON}
@@ -149,8 +145,7 @@ def output_of(argv: tuple[str, ...]) -> str:
 
 
 def failed(argv: tuple[str, ...], told: str) -> DoctorError:
-    return DoctorError(
+    return NothingChanged(
         f"{argv[0]} failed:\n{told}",
         where=" ".join(argv),
-        exit_code=ExitCode.NOTHING_CHANGED,
     )

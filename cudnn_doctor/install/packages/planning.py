@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install.archives.unpack import free_space_for
 from cudnn_doctor.install.packages.foresee import Foreseen, foresee
 from cudnn_doctor.install.packages.manager import (
@@ -19,7 +20,6 @@ from cudnn_doctor.install.packages.manager import (
     Manager,
     RepositoryFile,
     Target,
-    refused,
 )
 from cudnn_doctor.install.packages.managers import manager_named
 from cudnn_doctor.install.plan import AnyStep, FetchKey, GuardSystem, MakeFolder, Plan, Prove, Run
@@ -141,10 +141,10 @@ def _choose(request: InstallRequest, machine: Machine, matrix: Matrix) -> Choice
             targets += _companions(request, machine, targets)
             return Choice(manager_named(name), row, targets, used, arch)
     place = f"{distro or 'this distribution'} {version}".strip()
-    raise refused(
+    raise NothingChanged(
         f"there is no {name} package of cuDNN {request.version} ({request.flavour}) for CUDA "
         f"{request.cuda} on {place}, {arch}",
-        "use --method tarball, which needs no repository",
+        next_step="use --method tarball, which needs no repository",
     )
 
 
@@ -162,9 +162,9 @@ def _manager_name(machine: Machine) -> str:
             return name
     present = [m for m in machine.system.package_managers if m in _MANAGERS]
     if not present:
-        raise refused(
+        raise NothingChanged(
             "no package manager that this tool knows (apt, dnf, zypper, pacman)",
-            "use --method tarball or wheel",
+            next_step="use --method tarball or wheel",
         )
     return present[0]
 
@@ -219,11 +219,11 @@ def _repository_steps(choice: Choice, request: InstallRequest, known: str | None
     if known is not None:
         return [_run(refresh, manager.refresh(known))]
     if not repository.key_url or not repository.key_fingerprint:
-        raise refused(
+        raise NothingChanged(
             f"the signing key of NVIDIA's repository for {repository.distro} is not known, and "
             "without it nothing from there can be trusted",
-            "set that repository up by NVIDIA's guide, then run this again; or use --method "
-            "tarball",
+            next_step="set that repository up by NVIDIA's guide, then run this again; or use "
+            "--method tarball",
         )
     url = f"{_base(choice, request)}{_LAYOUT}{repository.distro}/{choice.arch}/"
     key = manager.key_path

@@ -7,7 +7,7 @@ import hashlib
 import os
 from typing import Literal, NamedTuple
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install.archives.unpack import described
 from cudnn_doctor.matrix.model import Matrix
 
@@ -41,21 +41,19 @@ def identify(path: str, matrix: Matrix) -> Known:
         known = _known(digest, matrix)
         begin = b"" if known else _begin(path)
     except OSError as error:
-        raise DoctorError(
+        raise NothingChanged(
             f"cannot read the archive: {error.strerror}",
             where=path,
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
     if known:
         return known
     looks = described(begin)
-    raise DoctorError(
+    raise NothingChanged(
         "this file is no archive or wheel of cuDNN that NVIDIA published "
         + (f"(it is {looks})" if looks else f"(SHA-256 {digest})"),
         where=path,
         next_step="fetch it again with `cudnn-doctor download`; for a newer release run "
         "`cudnn-doctor matrix update` first",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install import manifest
 from cudnn_doctor.install.plan import AnyStep, Plan, RemoveTree, SwitchLink, WriteFile
 from cudnn_doctor.install.prefixes import layout as prefixes
@@ -88,11 +88,10 @@ def _removed(step: RemoveTree, plan: Plan) -> tuple[list[AnyStep], list[str]]:
 
 
 def _refused(what: str, where: str) -> DoctorError:
-    return DoctorError(
+    return NothingChanged(
         what,
         where=where,
         next_step="move it away, then run this again; or give another --prefix",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install import folders
 from cudnn_doctor.install.plan import AnyStep, MakeFolder, MoveTree, Plan, Prove
 from cudnn_doctor.install.prefixes import layout as prefixes
@@ -69,11 +69,10 @@ def _check_present(final: str, request: InstallRequest) -> None:
         advice = f"remove it first with `cudnn-doctor uninstall {Path(final).name}`"
     else:
         return
-    raise DoctorError(
+    raise NothingChanged(
         what,
         where=final,
         next_step=f"{advice}, or give another --prefix",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
 
 

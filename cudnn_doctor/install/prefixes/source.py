@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, ExitCode, NothingChanged
 from cudnn_doctor.install.archives.download import cached
 from cudnn_doctor.install.archives.unpack import free_space_for
 from cudnn_doctor.install.plan import Fetch, FromIndex, Unpack
@@ -40,7 +40,9 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
     wheel = None if request.static or request.source == "archive" else _wheel_for(request, matrix)
     if request.source == "wheel" and wheel is None:
         why = "wheels hold no static libraries" if request.static else "no wheel of it is known"
-        raise _nothing(f"it cannot come from a wheel: {why}", "use --source archive")
+        raise NothingChanged(
+            f"it cannot come from a wheel: {why}", next_step="use --source archive"
+        )
     mirrored = request.source == "wheel" and request.mirrors
     if wheel and (mirrored or _in_cache(wheel.sha256, request)):
         return _unpacked(_wheel_file(wheel, request), request, prefix, staging)
@@ -50,7 +52,9 @@ def source_for(request: InstallRequest, matrix: Matrix, prefix: str, staging: st
             return _from_index(wheel, command, request, prefix, staging)
         if not auto or known is None:
             other = ", or use --source archive" if known else " of them"
-            raise _nothing("neither uv nor pip is here to fetch the wheel", f"install one{other}")
+            raise NothingChanged(
+                "neither uv nor pip is here to fetch the wheel", next_step=f"install one{other}"
+            )
     return _unpacked(archive_fetch(request, matrix), request, prefix, staging)
 
 
@@ -73,10 +77,10 @@ def wheel_fetch(request: InstallRequest, matrix: Matrix) -> tuple[Wheel, Fetch]:
     """
     wheel = _wheel_for(request, matrix)
     if wheel is None:
-        raise _nothing(
+        raise NothingChanged(
             f"no wheel of cuDNN {request.version} for CUDA {request.cuda} on {request.platform} "
             "is known with its SHA-256",
-            "use --source archive",
+            next_step="use --source archive",
         )
     return wheel, _wheel_file(wheel, request)
 
@@ -114,10 +118,6 @@ def _from_index(
     return Source(fromindex.step_for(wheel, staging, command), why, needs)
 
 
-def _nothing(what: str, next_step: str) -> DoctorError:
-    return DoctorError(what, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)
-
-
 def archive_fetch(request: InstallRequest, matrix: Matrix) -> Fetch:
     """The download of the archive for a request.
 
@@ -125,11 +125,11 @@ def archive_fetch(request: InstallRequest, matrix: Matrix) -> Fetch:
     """
     archive = archive_for(request, matrix)
     if archive is None or archive.sha256 is None:
-        raise _nothing(
+        raise NothingChanged(
             f"no archive of cuDNN {request.version} for CUDA {request.cuda} on {request.platform} "
             "is known with its SHA-256",
-            f"see `cudnn-doctor matrix show {request.release}`; run `cudnn-doctor matrix update` "
-            "for newer releases, or give the file with --archive",
+            next_step=f"see `cudnn-doctor matrix show {request.release}`; run "
+            "`cudnn-doctor matrix update` for newer releases, or give the file with --archive",
         )
     name = os.path.basename(archive.path)
     base = matrix.legacy_base if archive.legacy else matrix.redist_base
@@ -184,11 +184,10 @@ def _local(path: str, request: InstallRequest, matrix: Matrix) -> Fetch:
     known = identify(path, matrix)
     asked = Known(request.version, request.cuda, request.platform, request.flavour, known.sha256)
     if known != asked:
-        raise DoctorError(
+        raise NothingChanged(
             f"this is {known}, not {asked}",
             where=path,
             next_step="leave --version and --cuda out, or bring the other file",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
     return Fetch(
         title=f"take {os.path.basename(path)}",

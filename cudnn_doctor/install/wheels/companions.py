@@ -18,7 +18,7 @@ import msgspec
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.wheels import environment as environments
 from cudnn_doctor.install.wheels import fromindex
@@ -184,9 +184,8 @@ def _answer(argv: Sequence[str], wanted: Sequence[str], seconds: float | None = 
 
 
 def _failed(what: str, where: str) -> DoctorError:
-    return DoctorError(
+    return NothingChanged(
         what,
         where=where,
         next_step="mend the index, proxy or certificates; or leave --lock out",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, ExitCode, NothingChanged
 from cudnn_doctor.install.plan import Run
 from cudnn_doctor.interpreter import apart
 from cudnn_doctor.machine.host import Host
@@ -73,32 +73,33 @@ def choose(python: str | None, machine: Machine) -> Environment:
     """
     environment = _find(python, machine)
     if python is None and (owner := _isolated(environment.prefix)):
-        raise _refused(
+        raise NothingChanged(
             f"the active Python environment is the one that {owner} made for cudnn-doctor itself: "
             "nothing else would ever see a cuDNN in it",
-            environment.prefix,
-            "name the environment of your framework with --python DIR, or activate it first",
+            where=environment.prefix,
+            next_step="name the environment of your framework with --python DIR, or activate "
+            "it first",
         )
     if environment.executable is None:
-        raise _refused(
+        raise NothingChanged(
             f"this is a folder of packages ({environment.kind}) without an interpreter of its own",
-            environment.prefix,
-            "name an environment with --python DIR",
+            where=environment.prefix,
+            next_step="name an environment with --python DIR",
         )
     if environment.externally_managed and not _break_system_packages():
-        raise _refused(
+        raise NothingChanged(
             "this Python belongs to the operating system, which forbids others to install "
             "packages into it (PEP 668, EXTERNALLY-MANAGED)",
-            environment.prefix,
-            "make a virtual environment: `python3 -m venv .venv`, then "
+            where=environment.prefix,
+            next_step="make a virtual environment: `python3 -m venv .venv`, then "
             "`cudnn-doctor install --method wheel --python .venv`",
         )
     folder = site_of(environment)
     if not os.access(folder, os.W_OK):
-        raise _refused(
+        raise NothingChanged(
             "you may not write into this environment's packages",
-            folder,
-            "make a virtual environment of your own: `python3 -m venv .venv`, then "
+            where=folder,
+            next_step="make a virtual environment of your own: `python3 -m venv .venv`, then "
             "`cudnn-doctor install --method wheel --python .venv`",
         )
     return environment
@@ -132,10 +133,10 @@ def site_of(environment: Environment) -> str:
     folders = [*environment.site_packages]
     folders += [d.location for d in environment.distributions if d.name.startswith("nvidia-")]
     if not folders:
-        raise _refused(
+        raise NothingChanged(
             "this environment has no folder for packages",
-            environment.prefix,
-            "make a new one: `python3 -m venv .venv`",
+            where=environment.prefix,
+            next_step="make a new one: `python3 -m venv .venv`",
         )
     return folders[0]
 
@@ -175,19 +176,15 @@ def installer_for(environment: Environment) -> Installer:
             check=False,
         )
     except OSError as error:
-        raise _refused(
+        raise NothingChanged(
             f"the interpreter of this environment cannot be run: {error.strerror}",
-            python,
-            "mend or remake the environment, or name another with --python DIR",
+            where=python,
+            next_step="mend or remake the environment, or name another with --python DIR",
         ) from error
     if done.returncode:
-        raise _refused(
+        raise NothingChanged(
             "neither uv nor this environment's pip is here to install a wheel",
-            environment.prefix,
-            f"run `{python} -m ensurepip`, or install uv",
+            where=environment.prefix,
+            next_step=f"run `{python} -m ensurepip`, or install uv",
         )
     return Installer(command, python, False)
-
-
-def _refused(what: str, where: str, next_step: str) -> DoctorError:
-    return DoctorError(what, where=where, next_step=next_step, exit_code=ExitCode.NOTHING_CHANGED)

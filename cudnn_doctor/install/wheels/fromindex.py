@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install import files, folders, manifest
 from cudnn_doctor.install.archives.sink import complete_links
 from cudnn_doctor.install.plan import FromIndex
@@ -110,10 +110,9 @@ def _download(lines: Sequence[str], platform: Sequence[str], folder: str) -> Non
     uvx = shutil.which("uvx")
     command = _pip() or ((uvx, "pip") if uvx else None)
     if command is None:
-        raise DoctorError(
+        raise NothingChanged(
             "neither pip nor uv is here to fetch a wheel",
             next_step="install one, or use --source archive",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
     argv = [*command, "download", "--no-deps", "--require-hashes", "--dest", folder]
     _run((*argv, *platform, "-r", "/dev/stdin"), "\n".join(lines))
@@ -128,11 +127,10 @@ def fill(step: FromIndex) -> None:
     try:
         _lay_out(Path(f"{step.staging}.index"), Path(step.staging))
     except StopIteration:
-        raise DoctorError(
+        raise NothingChanged(
             "the wheel holds no libcudnn.so",
             where=step.requirement.split(maxsplit=1)[0],
             next_step="use --source archive",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from None
     except OSError as error:
         raise files.failed("cannot lay out the wheel's files", step.staging, error) from error
@@ -151,12 +149,11 @@ def _run(argv: tuple[str, ...], requirement: str) -> None:
     )
     if done.returncode:
         tail = (done.stdout or b"").decode("utf-8", "replace").strip().splitlines()[-15:]
-        raise DoctorError(
+        raise NothingChanged(
             "\n".join([f"{os.path.basename(argv[0])} could not fetch the wheel", *tail]),
             where=requirement.split(maxsplit=1)[0],
             next_step="mend its index, proxy or certificates; or use --source archive; "
             "or bring the wheel with --archive FILE",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
 
 

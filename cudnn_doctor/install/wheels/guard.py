@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install import records
 from cudnn_doctor.install.folders import listed
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, RestoreWheels, Run
@@ -58,11 +58,10 @@ def guard(step: GuardPackages, saved: Path) -> None:
         fresh.write_text(json.dumps(kept), "utf-8")
         fresh.rename(saved / _MANIFEST)
     except OSError as error:
-        raise DoctorError(
+        raise NothingChanged(
             f"cannot keep the installed packages safe: {os.strerror(error.errno or 0)}",
             where=str(site),
             next_step="choose an environment that you may write and that has space",
-            exit_code=ExitCode.NOTHING_CHANGED,
         ) from error
 
 
@@ -74,12 +73,11 @@ def _check_links(site: Path, names: tuple[str, ...]) -> None:
             if path.is_symlink() and path.is_dir():
                 if os.path.realpath(path).startswith(inside):
                     continue
-                raise DoctorError(
+                raise NothingChanged(
                     f"it leads to a folder elsewhere, {os.path.realpath(path)}: a change there "
                     "could not be undone",
                     where=str(path),
                     next_step="put a folder in the link's place, or use another environment",
-                    exit_code=ExitCode.NOTHING_CHANGED,
                 )
 
 

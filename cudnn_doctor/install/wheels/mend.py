@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_doctor.checks.model import Finding, Links, Remedy, SearchPath, Wheels
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, Plan, Run, SwitchLink
 from cudnn_doctor.install.wheels import environment as environments
 from cudnn_doctor.install.wheels import searchpath
@@ -114,12 +114,14 @@ def _feasible(finding: Finding, remedy: Remedy, machine: Machine) -> None:
         environment = _environment_of(finding, machine)
         if foreign := [f for f in action.add if not f.startswith(f"{environment.prefix}/")]:
             what = f"{foreign[0]} is not of this environment: it would hide others' cuDNN as well"
-            raise _refused(what, environment.prefix)
+            raise NothingChanged(what, where=environment.prefix)
         searchpath.plan_path(environment, action)
     elif isinstance(action, Links):
         for path in action.links:
             if not os.access(os.path.dirname(path), os.W_OK):
-                raise _refused("you may not write into that folder", os.path.dirname(path))
+                raise NothingChanged(
+                    "you may not write into that folder", where=os.path.dirname(path)
+                )
 
 
 def _keeps_pins(wanted: Requirement, environment: Environment) -> None:
@@ -131,10 +133,10 @@ def _keeps_pins(wanted: Requirement, environment: Environment) -> None:
         if not exact:
             broken = [v for v in _exact(pin.requirement) if not wanted.specifier.contains(v)]
         if broken:
-            raise _refused(
+            raise NothingChanged(
                 f"{wanted} would break what {pin.owner.name} {pin.owner.version} requires:"
                 f" {pin.requirement.name}{allowed}",
-                environment.prefix,
+                where=environment.prefix,
             )
 
 
@@ -154,12 +156,8 @@ def _environment_of(finding: Finding, machine: Machine) -> Environment:
         return max(inside, key=lambda e: len(e.prefix))
     active = next((e for e in machine.environments if e.active), None)
     if active is None:
-        raise _refused("no Python environment is active whose activation could set the path", "")
+        raise NothingChanged("no Python environment is active whose activation could set the path")
     return active
-
-
-def _refused(what: str, where: str) -> DoctorError:
-    return DoctorError(what, where=where, exit_code=ExitCode.NOTHING_CHANGED)
 
 
 def _target(chosen: Chosen, machine: Machine) -> str:

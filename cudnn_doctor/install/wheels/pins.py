@@ -8,7 +8,7 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.machine.model import Distribution, Environment
 from cudnn_doctor.matrix.model import Wheel
 
@@ -70,9 +70,8 @@ def refusal(broken: list[Pin], wheel: Wheel, environment: Environment) -> Doctor
         advice = f"install what it asks for: `--version '{first.requirement.specifier}'`"
     else:
         advice = "make a second environment for it"
-    return DoctorError(
+    return NothingChanged(
         f"{wheel.package} {wheel.version} would break a requirement: {told}",
         where=environment.prefix,
         next_step=f"{advice}; or accept the risk with --break-pins",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, Plan, Prove, Run
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.wheels import companions, pins
@@ -75,11 +75,10 @@ def plan_wheel(request: InstallRequest, machine: Machine, matrix: Matrix) -> Pla
 def _wheel(request: InstallRequest, matrix: Matrix) -> Wheel:
     wheel = query.wheel_for(matrix, request.version, request.cuda, request.arch, request.flavour)
     if wheel is None or not wheel.sha256:
-        raise DoctorError(
+        raise NothingChanged(
             f"no wheel of cuDNN {request.version} ({request.flavour}) for CUDA {request.cuda} on "
             f"{request.platform} is known with its SHA-256",
             next_step=f"see `cudnn-doctor matrix show {request.release}`, or use --method tarball",
-            exit_code=ExitCode.NOTHING_CHANGED,
         )
     return wheel
 

@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 
 from cudnn_doctor.checks.model import SearchPath
-from cudnn_doctor.errors import DoctorError, ExitCode
+from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install.plan import AnyStep, MakeFolder, WriteFile
 from cudnn_doctor.machine.model import Environment
 
@@ -89,9 +89,8 @@ def _block(drop: list[str], add: list[str]) -> str:
 
 
 def _refused(what: str, where: str) -> DoctorError:
-    return DoctorError(
+    return NothingChanged(
         what,
         where=where,
         next_step="set LD_LIBRARY_PATH where it is set now, or before the program is started",
-        exit_code=ExitCode.NOTHING_CHANGED,
     )
