@@ -67,8 +67,12 @@ def _needs(plan: Plan) -> str:
         return "python3 with venv, or apt-get, dnf, microdnf, zypper or pacman"
     if plan.method == "wheel":
         return "a pip of its own"
-    from_index = any(isinstance(step, FromIndex) for step in plan.steps)
-    return "python3 with pip" if from_index else "curl, tar and xz"
+    return "python3 with pip" if is_from_index(plan) else "curl, tar and xz"
+
+
+def is_from_index(plan: Plan) -> bool:
+    """Whether a prefix is filled by pip from the package index."""
+    return any(isinstance(step, FromIndex) for step in plan.steps)
 
 
 def commands(plan: Plan) -> list[str]:

@@ -80,6 +80,17 @@ def test_apptainer_sections_come_in_order_and_post_runs(
     assert (tmp_path / "p" / f"{SHORT}-cuda12" / "lib" / "libcudnn.so.9").exists()
 
 
+def test_apptainer_brings_the_pip_that_a_plan_from_the_index_needs(
+    cli: Cli, server: RedistServer, tmp_path: Path
+) -> None:
+    options = ("--version", SHORT, "--cuda", "12", "--arch", "x86_64", "--source", "wheel")
+    prefix = ("--prefix", tmp_path / "p")
+    text = cli("install", *options, *prefix, "--dry-run", "--format", "apptainer").stdout
+    tools, script = text.split("set -eu")
+    assert "python3-pip" in tools and "python3 -m pip" in script
+    assert "python3-pip" not in recipe(cli, server, "apptainer", tmp_path / "p")
+
+
 def test_ansible_tasks_use_known_modules_and_name_every_task(
     cli: Cli, server: RedistServer, tmp_path: Path
 ) -> None:
