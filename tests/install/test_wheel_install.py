@@ -17,6 +17,8 @@ from cudnn_doctor.install import executor, files
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.plan import Plan
 from cudnn_doctor.install.progress import Silent
+from cudnn_doctor.install.request import InstallRequest
+from cudnn_doctor.install.wheels import companions
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +227,31 @@ def test_a_release_that_does_not_load_is_taken_back(world: World, tmp_path: Path
         world.install("9.10.2.21")
     assert caught.value.exit_code == ExitCode.VERIFICATION_FAILED
     assert world.tree() == before
+
+
+@both
+def test_no_program_of_the_index_is_run(world: World, tmp_path: Path) -> None:
+    """A source distribution would be built, by what it brings itself: even the newest is left."""
+    ran, project = tmp_path / "ran", tmp_path / "nvidia_cublas_cu12-99.0"
+    project.mkdir()
+    (project / "PKG-INFO").write_text(
+        "Metadata-Version: 2.1\nName: nvidia-cublas-cu12\nVersion: 99.0\n"
+    )
+    backend = '[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n'
+    (project / "pyproject.toml").write_text(backend)
+    (project / "b.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    folder = shutil.copytree(world.index.folder, tmp_path / "also")
+    shutil.make_archive(str(folder / project.name), "gztar", tmp_path, project.name)
+    world.index.folder = folder
+    request = InstallRequest(
+        method="wheel", version="9.10.2.21", cuda="12", python=str(world.prefix)
+    )
+    pinned = companions.pin(request, world.machine()).companions
+    newest = "12.9.1.4"
+    assert pinned[0].startswith(f"nvidia-cublas-cu12=={newest} ")
+    world.install("9.10.2.21")
+    assert world.versions()["nvidia-cublas-cu12"] == newest
+    assert not ran.exists()
 
 
 @both

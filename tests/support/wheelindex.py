@@ -43,7 +43,7 @@ class WheelIndex:
         files = [
             {"filename": file.name, "url": f"/files/{file.name}", "size": file.stat().st_size}
             | {"hashes": {"sha256": digest(file)}}
-            for file in sorted(self.folder.glob("*.whl"))
+            for file in sorted((*self.folder.glob("*.whl"), *self.folder.glob("*.tar.gz")))
             if re.sub(r"[-_.]+", "-", file.name.split("-")[0]).lower() == name
         ]
         if not files:

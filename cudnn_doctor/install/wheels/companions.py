@@ -136,6 +136,7 @@ def _pinned(
 def _by_uv(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str, int]:
     """Lines with hashes -> bytes of the wheel (0: not told)."""
     argv = [*installer.command, "compile", "--format", "pylock.toml", "--no-header", "-q"]
+    argv.append("--only-binary=:all:")
     argv += ["--python", installer.python]
     argv += ["--python-platform", fromindex.uv_platform(arch)] if arch else []
     text = _answer([*argv, "-"], wanted, _SECONDS)
@@ -153,6 +154,8 @@ def _by_pip(installer: Installer, wanted: Sequence[str], arch: str) -> dict[str,
     if arch:
         argv += ["--target", os.path.join(tempfile.gettempdir(), "none")]
         argv += fromindex.pip_platform(arch)
+    else:
+        argv.append("--only-binary=:all:")
     text = _answer([*argv, "--report", "-", "-r", "/dev/stdin"], wanted)
     return dict(_reported(item) for item in msgspec.json.decode(text)["install"])
 

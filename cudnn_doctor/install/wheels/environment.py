@@ -40,10 +40,11 @@ class Installer(NamedTuple):
         again: bool = False,
         cache: bool = True,
     ) -> Run:
-        """A step that installs; lines that carry hashes make it check all hashes. ``again``:
-        also what is there already in that version. ``cache``: what is fetched is kept."""
+        """A step that installs wheels, never what would have to be built, for that runs programs
+        that it brings; lines that carry hashes make it check all hashes. ``again``: also what is
+        there already in that version. ``cache``: what is fetched is kept."""
         lines = tuple(requirements)
-        argv = [*self.command, "install", *self._where()]
+        argv = [*self.command, "install", *self._where(), "--only-binary=:all:"]
         argv += [] if deps else ["--no-deps"]
         argv += ["--require-hashes"] if any("--hash=" in line for line in lines) else []
         if again:
