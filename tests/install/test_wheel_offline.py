@@ -168,3 +168,27 @@ def test_a_change_that_fails_lets_the_kept_files_be(
     cli("install", *options, "--matrix", cli.base / "matrix.yaml", code=ExitCode.NOTHING_CHANGED)
     cli("rollback", "--yes")
     assert tree(site) == before
+
+
+def test_a_reinstallation_is_taken_back(cli: Cli, index: WheelIndex, site: Path) -> None:
+    (site / "nvidia/cudnn/lib/libcudnn_ops.so.9").unlink()
+    before = tree(site)
+    install(cli, "9.1.0")
+    assert (site / "nvidia/cudnn/lib/libcudnn_ops.so.9").is_file()
+    go_offline(cli, index)
+    cli("rollback", "--yes")
+    assert tree(site) == before
+
+
+@pytest.mark.parametrize("left", ["nothing", "metadata"])
+def test_what_is_no_more_whole_is_fetched(
+    cli: Cli, index: WheelIndex, site: Path, left: str
+) -> None:
+    install(cli, "9.10.2")
+    (store,) = kept(site)
+    for path in store.iterdir():
+        if left == "nothing" or path.name == "nvidia":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    cli("rollback", "--yes")
+    assert (site / "nvidia_cudnn_cu12-9.1.0.70.dist-info").is_dir()
+    assert (site / "nvidia/cudnn/lib/libcudnn.so.9").is_file()

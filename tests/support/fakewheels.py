@@ -131,6 +131,7 @@ def cudnn_wheel(folder: Path, version: str, cuda: str = "12", without: Sequence[
         if name not in without
     }
     files["nvidia/cudnn/include/cudnn_version.h"] = version_header(version)
+    files |= {"nvidia/__init__.py": "", "nvidia/cudnn/__init__.py": ""}  # the same in all versions
     needs = "nvidia-cublas" if int(cuda) >= 13 else f"nvidia-cublas-cu{cuda}"
     return build_wheel(folder, f"nvidia-cudnn-cu{cuda}", version, files, [needs])
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from cudnn_doctor.errors import NothingChanged
+from cudnn_doctor.errors import BadInput, NothingChanged
 from cudnn_doctor.install import records
 from cudnn_doctor.install.folders import listed
 from cudnn_doctor.install.plan import AnyStep, GuardPackages, RestoreWheels, Run
@@ -113,6 +113,8 @@ def finish_guard(step: GuardPackages, saved: Path, receipt: str | None) -> None:
     if receipt and store.is_dir():
         _let_go_of_unchanged(store, site, step.names)
         if store.is_dir():
+            left = [str(path.relative_to(store)) for path in store.rglob("*")]
+            (store / _MANIFEST).write_text(json.dumps(left), "utf-8")
             store.rename(own)
     shutil.rmtree(store, ignore_errors=True)
 
@@ -128,11 +130,12 @@ def from_kept(steps: Iterable[AnyStep], receipt: str) -> Iterator[AnyStep]:
     for step in steps:
         if isinstance(step, GuardPackages):
             folder = Path(step.site_packages, f"{_KEPT}{receipt}")
-            store = folder if folder.is_dir() else None
+            store = folder if _is_whole(folder) else None
         if store is None or not isinstance(step, Run):
             yield step
         elif not step.stdin:  # it uninstalls; with a list on its input it would fetch
-            names = (p.name.partition("-")[0].replace("_", "-") for p in store.glob("*.dist-info"))
+            infos = (path.parent.name for path in store.glob("*.dist-info/RECORD"))
+            names = (info.partition("-")[0].replace("_", "-") for info in infos)
             more = (name for name in names if name not in step.argv)
             yield msgspec.structs.replace(step, argv=(*step.argv, *more))
             title = f"put the replaced files back from {store}"
@@ -142,25 +145,55 @@ def from_kept(steps: Iterable[AnyStep], receipt: str) -> Iterator[AnyStep]:
 def restore(step: RestoreWheels, _: Path) -> None:
     """Put all kept files and empty folders back; raises OSError. Undone by the guard before it."""
     store, site = Path(step.store), Path(step.site_packages)
-    for path in sorted(store.rglob("*")):
+    for path in sorted(set(store.rglob("*")) - {store / _MANIFEST}):
         if path.is_symlink() or not path.is_dir():
             _put_back(path, site / path.relative_to(store))
         else:
             (site / path.relative_to(store)).mkdir(parents=True, exist_ok=True)
 
 
+def _is_whole(store: Path) -> bool:
+    """Whether all is there that was kept."""
+    try:
+        names = records.read(store / _MANIFEST, list[str])
+    except BadInput:
+        return False
+    return all(os.path.lexists(store / name) for name in names)
+
+
 def _let_go_of_unchanged(store: Path, site: Path, names: tuple[str, ...]) -> None:
-    """What is still in its place needs no keeping."""
+    """What is still in its place needs no keeping, unless a rollback uninstalls it first."""
+    going = _replaced(store, site, names)
     filled = [store / name for name in _empty(store, names) if any(listed(site / name, "*"))]
     for path in store.rglob("*"):
-        if not path.is_dir() or path.is_symlink():
+        name = path.relative_to(store)
+        if str(name) not in going and (not path.is_dir() or path.is_symlink()):
             with contextlib.suppress(OSError):
-                if _is_same(path, site / path.relative_to(store)):
+                if _is_same(path, site / name):
                     path.unlink()
     for folder, _, _ in os.walk(store, topdown=False):
         if Path(folder) not in filled:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
+
+
+def _replaced(store: Path, site: Path, names: tuple[str, ...]) -> set[str]:
+    """Files of the distributions that the installer brought, took or replaced, even by the same:
+    it wrote their RECORD anew."""
+    found: set[str] = set()
+    for here, there in ((store, site), (site, store)):
+        for info in _infos(here, names):
+            if not _is_untouched(info / "RECORD", there / info.name / "RECORD"):
+                found |= _files_of(here, info)
+    return found
+
+
+def _is_untouched(one: Path, other: Path) -> bool:
+    """Whether both are one file, or a copy with its time."""
+    try:
+        return one.stat().st_mtime_ns == other.stat().st_mtime_ns and filecmp.cmp(one, other)
+    except OSError:
+        return False
 
 
 def _is_same(kept: Path, place: Path) -> bool:
@@ -220,16 +253,22 @@ def _files(site: Path, names: tuple[str, ...]) -> Iterator[str]:
                 yield os.path.relpath(os.path.join(folder, name), site)
 
 
+def _infos(site: Path, names: tuple[str, ...]) -> list[Path]:
+    """The metadata folders among them."""
+    return [top for top in _tops(site, names) if top.name.endswith(".dist-info")]
+
+
 def _recorded(site: Path, names: tuple[str, ...]) -> set[str]:
     """Relative paths that some RECORD in there lists."""
-    found: set[str] = set()
-    for top in _tops(site, names):
-        if top.name.endswith(".dist-info"):
-            found.update(str(p.relative_to(site)) for p in top.rglob("*"))
-            with contextlib.suppress(OSError, csv.Error):
-                text = (top / "RECORD").read_text("utf-8", "replace")
-                rows = csv.reader(text.splitlines())
-                found.update(os.path.normpath(row[0]) for row in rows if row)
+    return {name for info in _infos(site, names) for name in _files_of(site, info)}
+
+
+def _files_of(site: Path, info: Path) -> set[str]:
+    """Relative paths of a distribution's files, its metadata included."""
+    found = {str(path.relative_to(site)) for path in info.rglob("*")}
+    with contextlib.suppress(OSError, csv.Error):
+        rows = csv.reader((info / "RECORD").read_text("utf-8", "replace").splitlines())
+        found.update(os.path.normpath(row[0]) for row in rows if row)
     return found
 
 
