@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -183,6 +185,17 @@ def test_a_second_run_says_that_the_first_is_busy(tmp_path: Path, state: State) 
     old_world(tmp_path)
     with exclusive(state), pytest.raises(DoctorError, match=f"process {os.getpid()}"):
         executor.execute(a_plan(tmp_path), state, Silent())
+
+
+def test_a_run_that_waits_goes_on_when_the_other_ends(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.folder.mkdir(parents=True)
+    other = os.open(state.folder / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(other))
+    with exclusive(state, wait=60), pytest.raises(OSError):
+        os.fstat(other)
 
 
 def test_too_little_space_is_seen_before_anything_is_begun(tmp_path: Path, state: State) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -40,6 +41,21 @@ def test_a_version_is_put_in_place_and_found(install, tmp_path: Path) -> None:
     assert (prefix / "current" / "LICENSE").read_text() == "The licence.\n"
     assert not list(lib.glob("*.a"))
     assert not [p for p in prefix.iterdir() if ".new" in p.name]
+
+
+def test_nothing_is_written_that_the_plan_does_not_name(install, cli: Cli, tmp_path: Path) -> None:
+    cli.environ["TMPDIR"] = str(tmp_path / "tmp")
+    (tmp_path / "tmp").mkdir()
+    plan = json.loads(install("9.10.2", "--dry-run", "--format", "json").stdout)["plan"]
+    before = set(tmp_path.rglob("*"))
+    install("9.10.2")
+    made = set(tmp_path.rglob("*")) - before
+    own = {tmp_path / name for name in ("state", "cache")}
+    single = {Path(step["path"]) for step in plan["steps"] if "path" in step}
+    trees = {Path(step["target"]) for step in plan["steps"] if step["type"] == "MoveTree"}
+    single |= {parent for path in single for parent in path.parents}
+    assert single & made and trees <= made
+    assert not {p for p in made - single if not ({p, *p.parents} & (own | trees))}
 
 
 def test_the_old_layout_comes_out_the_same(

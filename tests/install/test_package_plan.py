@@ -66,6 +66,8 @@ def test_the_sbsa_repository(matrix: Matrix) -> None:
     )
     (file,) = (s for s in plan.steps if isinstance(s, WriteFile) and s.path.endswith(".sources"))
     assert "/repos/ubuntu2404/sbsa/\n" in file.content
+    (key,) = (step for step in plan.steps if isinstance(step, FetchKey))
+    assert f"\nSigned-By: {key.path}\n" in file.content
 
 
 @pytest.mark.parametrize(
