@@ -156,3 +156,41 @@ def test_a_repository_that_goes_before_nvidias_is_told_in_the_plan(
     request = InstallRequest(method="package", version="9.10.2.21", cuda="12")
     warnings = plan_package(request, machine, matrix).warnings
     assert [name for _, name, _ in others if f" {name} (priority" in "".join(warnings)] == told
+
+
+@pytest.mark.parametrize(
+    ("wishes", "there", "told"),
+    [
+        ({}, "nvidia-cudnn", "removes nvidia-cudnn: it excludes"),
+        ({}, "libcudnn9-jit-cuda-12", "removes libcudnn9-jit-cuda-12: it excludes"),
+        ({"flavour": "jit"}, "libcudnn9-cuda-12", "removes libcudnn9-cuda-12: it excludes"),
+        ({}, "libcudnn8-dev", "libcudnn8-dev is there too: cudnn.h and libcudnn.so are"),
+    ],
+)
+def test_what_is_in_the_way_is_foreseen(
+    matrix: Matrix,
+    monkeypatch: pytest.MonkeyPatch,
+    wishes: dict[str, str],
+    there: str,
+    told: str,
+) -> None:
+    monkeypatch.setenv("PATH", "/no-programs")
+    machine = Machine(
+        system=system("ubuntu", "24.04"),
+        packages=(Package(name=there, version="8.9.7.29-1+cuda12.2", manager="dpkg"),),
+    )
+    wanted = {"method": "package", "version": "9.12.0.46", "cuda": "12", **wishes}
+    plan = plan_package(InstallRequest(**wanted), machine, matrix)  # type: ignore[arg-type]
+    assert told in "\n".join(plan.warnings)
+    assert (f"{there}-" in words(plan)) == told.startswith("removes")
+
+
+def test_the_repository_of_another_release_is_foreseen(matrix: Matrix) -> None:
+    url = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
+    other = Repository(manager="apt", url=url, file="/a.list", distro="ubuntu2204")
+    machine = Machine(system=system("ubuntu", "24.04"), repositories=(other,))
+    request = InstallRequest(method="package", version="9.12.0.46", cuda="12")
+    with pytest.raises(DoctorError, match="ubuntu2204 is configured") as caught:
+        plan_package(request, machine, matrix)
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+    assert "/a.list" in caught.value.next_step
