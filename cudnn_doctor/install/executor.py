@@ -112,9 +112,10 @@ def _finish(journal: Journal, state: State) -> Path:
         with unstoppable():
             _let_go(journal, state)
             return journal.keep(state)
-    except OSError as error:
+    except (OSError, DoctorError) as error:
+        why = error.what if isinstance(error, DoctorError) else error.strerror or error
         raise DoctorError(
-            f"the change is made, but could not be recorded yet: {error.strerror or error}",
+            f"the change is made, but could not be recorded yet: {why}",
             where=str(journal.folder),
             next_step="mend that, then run `cudnn-doctor repair` to settle it",
             exit_code=ExitCode.UNFINISHED,

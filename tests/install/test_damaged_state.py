@@ -15,7 +15,7 @@ from support.cli import Cli, tree
 from cudnn_doctor.errors import DoctorError, ExitCode
 from cudnn_doctor.install import executor
 from cudnn_doctor.install.journal import Journal
-from cudnn_doctor.install.plan import FromIndex, Plan, Run, WriteFile
+from cudnn_doctor.install.plan import FromIndex, MakeFolder, Plan, Run, WriteFile
 from cudnn_doctor.install.progress import Silent
 from cudnn_doctor.install.state import State, exclusive
 
@@ -319,3 +319,18 @@ def test_an_undo_that_removes_nothing_is_unfinished(
     with exclusive(state):
         assert executor.recover(state, Silent())
     assert not (tmp_path / "staged").exists()
+
+
+def test_a_change_that_cannot_be_recorded_is_unfinished(state: State, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    steps = (MakeFolder(title="", path=str(made)),)
+    plan = Plan(action="install", method="wheel", version="", cuda="", target="t", steps=steps)
+    state.folder.mkdir(parents=True, exist_ok=True)
+    state.receipts.write_text("no folder")
+    with pytest.raises(DoctorError) as caught:
+        executor.execute(plan, state, Silent())
+    assert made.is_dir() and caught.value.exit_code == ExitCode.UNFINISHED
+    state.receipts.unlink()
+    with exclusive(state):
+        assert executor.recover(state, Silent())
+    assert len(list(state.receipts.iterdir())) == 1
