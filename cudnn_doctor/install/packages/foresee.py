@@ -173,8 +173,8 @@ def preferred_to_nvidias(choice: Choice, machine: Machine) -> Iterator[str]:
         if other.manager == manager and (other.priority or 0) < priority:
             yield (
                 f"{manager} prefers {other.name} (priority {other.priority}, in {other.file}) to "
-                f"NVIDIA's repository ({priority}): packages of the same name, such as cuBLAS, "
-                "come from there, or cuDNN's exact version is not found"
+                f"NVIDIA's repository ({priority}): what cuDNN needs, such as cuBLAS, comes from "
+                "there where it has packages of that name; cuDNN itself does not"
             )
 
 
