@@ -20,8 +20,7 @@ from cudnn_doctor.install.plan import (
     SwitchLink,
     WriteFile,
 )
-from cudnn_doctor.install.prefixes import layout as prefixes
-from cudnn_doctor.install.prefixes import ours
+from cudnn_doctor.install.prefixes import layout, ours
 from cudnn_doctor.install.state import State
 from cudnn_doctor.install.wheels import guard
 
@@ -86,12 +85,12 @@ def installed(state: State, prefix: str | None = None) -> list[Installed]:
     """Everything that is there: versions in prefixes, wheels and packages by their receipts."""
     known = standing(receipts(state))
     targets = [r.plan.target for r in known if r.plan.method == "tarball"]
-    wanted = [prefix] if prefix else [*_usual(), prefixes.SYSTEM, *targets]
+    wanted = [prefix] if prefix else [*_usual(), layout.SYSTEM, *targets]
     found = []
     for place in dict.fromkeys(map(os.path.abspath, wanted)):
-        for name in prefixes.versions(place):
+        for name in layout.versions(place):
             origin = next((r.id for r in reversed(known) if _put(r, f"{place}/{name}")), "")
-            current = prefixes.current(place) == name
+            current = layout.current(place) == name
             found.append(Installed(name, "tarball", place, current, origin))
     return found if prefix else [*found, *_by_receipts(known)]
 
@@ -103,7 +102,7 @@ def _by_receipts(known: list[Receipt]) -> Iterable[Installed]:
         plan = receipt.plan
         if plan.method != "tarball" and plan.action == "install":
             release = ".".join(plan.version.split(".")[:3])
-            name = prefixes.folder_name(release, plan.cuda)
+            name = layout.folder_name(release, plan.cuda)
             key = (plan.target, "" if plan.method == "wheel" else name)
             newest.pop(key, None)
             newest[key] = Installed(name, plan.method, plan.target, True, receipt.id)
@@ -113,7 +112,7 @@ def _by_receipts(known: list[Receipt]) -> Iterable[Installed]:
 def _usual() -> list[str]:
     """The prefix that is used where none is named; none for a user without a home."""
     try:
-        return [prefixes.default()]
+        return [layout.default()]
     except DoctorError:
         return []
 
@@ -185,7 +184,7 @@ def _changed_since(plan: Plan) -> tuple[str, ...]:
     return tuple(
         ours.edited(path)
         for path, step in last.items()
-        if os.path.lexists(path) and not prefixes.is_so(step)
+        if os.path.lexists(path) and not layout.is_so(step)
     )
 
 
@@ -197,8 +196,8 @@ def plan_use(entry: Installed) -> Plan:
             next_step=f"use `cudnn-doctor install --method {entry.method} --version ...`",
             exit_code=ExitCode.USAGE,
         )
-    told = prefixes.loader_is_told(entry.target)
-    steps = prefixes.only_changes([*prefixes.make_current(entry.target, entry.name, ldconfig=told)])
+    told = layout.loader_is_told(entry.target)
+    steps = layout.only_changes([*layout.make_current(entry.target, entry.name, ldconfig=told)])
     return _prefix_plan("use", entry, steps)
 
 
@@ -208,15 +207,15 @@ def plan_uninstall(state: State, entry: Installed) -> Plan:
         receipt = next(r for r in receipts(state) if r.id == entry.receipt)
         return _taken_back(receipt, "uninstall")
     prefix, name = entry.target, entry.name
-    told = prefixes.loader_is_told(prefix)
-    others = [other for other in prefixes.versions(prefix) if other != name]
+    told = layout.loader_is_told(prefix)
+    others = [other for other in layout.versions(prefix) if other != name]
     steps: list[AnyStep] = []
     if others and entry.current:
         newest = max(others, key=_number)
-        steps += prefixes.only_changes([*prefixes.make_current(prefix, newest, ldconfig=told)])
-    module = prefixes.module_of(prefix, name)
+        steps += layout.only_changes([*layout.make_current(prefix, newest, ldconfig=told)])
+    module = layout.module_of(prefix, name)
     own = (_set_aside(f"{prefix}/{name}"), RemoveTree(title=f"remove {module}", path=module))
-    steps += own if others else prefixes.make_none_current(prefix, own, ldconfig=told)
+    steps += own if others else layout.make_none_current(prefix, own, ldconfig=told)
     return _prefix_plan("uninstall", entry, steps)
 
 

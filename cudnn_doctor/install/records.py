@@ -1,7 +1,8 @@
-"""JSON documents that this tool wrote earlier, read as if somebody had damaged them since."""
+"""JSON documents of this tool: written whole or not at all, read as if damaged since."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -12,6 +13,18 @@ import msgspec
 from cudnn_doctor.errors import BadInput
 
 T = TypeVar("T")
+
+
+def write(path: Path, document: object) -> None:
+    """Write a document and the folder for it; raises OSError, also for a name that is no UTF-8."""
+    try:
+        data = msgspec.json.encode(document)
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ), str(path)) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_bytes(data)
+    fresh.rename(path)
 
 
 def read(path: Path, kind: type[T]) -> T:

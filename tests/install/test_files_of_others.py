@@ -13,8 +13,7 @@ from conftest import Redist
 from support.cli import Cli, tree
 
 from cudnn_doctor.install.plan import Plan, RemoveTree
-from cudnn_doctor.install.prefixes import layout as prefixes
-from cudnn_doctor.install.prefixes import ours
+from cudnn_doctor.install.prefixes import layout, ours
 
 Install = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -227,7 +226,7 @@ def test_what_an_administrator_told_the_loader_besides_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conf = tmp_path / "cudnn-doctor.conf"
-    monkeypatch.setattr(prefixes, "CONF", str(conf))
+    monkeypatch.setattr(layout, "CONF", str(conf))
     step = RemoveTree(path=str(conf))
     plan = Plan(action="uninstall", method="tarball", version="9.10.2", cuda="12", target="/opt/c")
     plan = msgspec.structs.replace(plan, steps=(step,))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError
+from cudnn_doctor.install import records
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.packages import kept
 from cudnn_doctor.install.packages.manager import ENVIRON, Manager, output_of
@@ -36,9 +36,9 @@ def guard(step: GuardSystem, saved: Path) -> None:
     cannot be done."""
     installed = _installed(manager_named(step.manager))
     if step.finish:
-        _write(saved, _FILES, _files())
+        records.write(saved / _FILES, _files())
     kept.keep(manager_named(step.manager), step.keep, installed)
-    _write(saved, _BEFORE, installed)
+    records.write(saved / _BEFORE, installed)
 
 
 def unguard(step: GuardSystem, saved: Path, progress: Progress) -> None:
@@ -100,7 +100,7 @@ def finish(step: GuardSystem, saved: Path, *, for_good: bool) -> None:
     elif step.finish:
         kept.settle(installed, _read(saved, _BEFORE))
     elif not (saved / _AFTER).is_file():
-        _write(saved, _AFTER, installed)
+        records.write(saved / _AFTER, installed)
 
 
 def inverse(step: GuardSystem, saved: Path) -> list[AnyStep]:
@@ -165,13 +165,5 @@ def _call(argv: tuple[str, ...], progress: Progress) -> None:
     run(Run(argv=argv, environ=ENVIRON), progress)
 
 
-def _write(saved: Path, name: str, data: dict[str, str]) -> None:
-    saved.mkdir(parents=True, exist_ok=True)
-    fresh = saved / f"{name}.new"
-    fresh.write_text(json.dumps(data), "utf-8")
-    fresh.rename(saved / name)
-
-
 def _read(saved: Path, name: str) -> dict[str, str]:
-    data: dict[str, str] = json.loads((saved / name).read_text("utf-8"))
-    return data
+    return records.read(saved / name, dict[str, str])

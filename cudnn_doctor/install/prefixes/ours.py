@@ -17,7 +17,7 @@ import msgspec
 from cudnn_doctor.errors import DoctorError, NothingChanged
 from cudnn_doctor.install import manifest
 from cudnn_doctor.install.plan import AnyStep, Plan, RemoveTree, SwitchLink, WriteFile
-from cudnn_doctor.install.prefixes import layout as prefixes
+from cudnn_doctor.install.prefixes import layout
 
 Whose = Literal["nobody's", "ours", "edited", "another's"]
 _SHOWN = 5
@@ -106,12 +106,12 @@ def _whose(path: str, prefix: str) -> Whose:
     if not os.path.lexists(path):
         return "nobody's"
     name = os.path.relpath(path, prefix)
-    if name in prefixes.LINKS:
+    if name in layout.LINKS:
         target = os.readlink(path) if os.path.islink(path) else ""
-        return "ours" if prefixes.LINKS[name].fullmatch(target) else "another's"
+        return "ours" if layout.LINKS[name].fullmatch(target) else "another's"
     if os.path.islink(path):
         return "another's"
-    if texts := prefixes.texts_at(path, prefix):
+    if texts := layout.texts_at(path, prefix):
         return _whose_text(path, texts)
     if not os.path.isdir(path):
         return "another's"
@@ -125,5 +125,5 @@ def _whose_text(path: str, texts: tuple[str, ...]) -> Whose:
     there = Path(path).read_bytes()
     if there in [text.encode() for text in texts]:
         return "ours"
-    marks = tuple(prefixes.mark_of(text).encode() for text in texts)
+    marks = tuple(layout.mark_of(text).encode() for text in texts)
     return "edited" if there.startswith(marks) else "another's"

@@ -8,8 +8,7 @@ from pathlib import Path
 from cudnn_doctor.errors import NothingChanged
 from cudnn_doctor.install import folders
 from cudnn_doctor.install.plan import AnyStep, MakeFolder, MoveTree, Plan, Prove
-from cudnn_doctor.install.prefixes import layout as prefixes
-from cudnn_doctor.install.prefixes import ours
+from cudnn_doctor.install.prefixes import layout, ours
 from cudnn_doctor.install.prefixes.source import Source, source_for
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.matrix import query
@@ -23,8 +22,8 @@ def plan_tarball(request: InstallRequest, matrix: Matrix) -> Plan:
     place is taken by something else.
     """
     wanted = request.prefix
-    prefix = prefixes.default(as_root=request.fresh) if wanted is None else prefixes.checked(wanted)
-    name = prefixes.folder_name(request.release, request.cuda, request.flavour)
+    prefix = layout.default(as_root=request.fresh) if wanted is None else layout.checked(wanted)
+    name = layout.folder_name(request.release, request.cuda, request.flavour)
     final, staging = f"{prefix}/{name}", f"{prefix}/.{name}.new"
     steps: list[AnyStep] = []
     reasons, space = list(request.reasons), {}
@@ -36,10 +35,10 @@ def plan_tarball(request: InstallRequest, matrix: Matrix) -> Plan:
     else:
         _check_present(final, request)
         reasons.append(f"{final} is there already and whole")
-    told = prefix == prefixes.SYSTEM if request.fresh else prefixes.loader_is_told(prefix)
-    steps += prefixes.make_current(prefix, name, ldconfig=told)
+    told = prefix == layout.SYSTEM if request.fresh else layout.loader_is_told(prefix)
+    steps += layout.make_current(prefix, name, ldconfig=told)
     if not request.fresh:
-        steps = prefixes.only_changes(steps)
+        steps = layout.only_changes(steps)
     plan = Plan(
         action="install",
         method="tarball",
@@ -48,7 +47,7 @@ def plan_tarball(request: InstallRequest, matrix: Matrix) -> Plan:
         target=prefix,
         steps=tuple(steps),
         reasons=tuple(reasons),
-        warnings=prefixes.warnings(prefix),
+        warnings=layout.warnings(prefix),
         space_needed=space,
     )
     return plan if request.fresh else ours.settled(plan)
@@ -87,7 +86,7 @@ def put_in_place(
         MakeFolder(title=f"create {prefix}", path=prefix, needs_root=not _may_write(prefix)),
         source.step,
         MakeFolder(title="create the folder for pkg-config", path=f"{staging}/lib/pkgconfig"),
-        prefixes.pkgconfig(staging, request.release),
+        layout.pkgconfig(staging, request.release),
         Prove(
             title="check the files and load them",
             folder=f"{staging}/lib",

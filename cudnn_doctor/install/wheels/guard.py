@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import filecmp
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -54,9 +53,7 @@ def guard(step: GuardPackages, saved: Path) -> None:
             _keep(site / name, store / name, link=name in recorded)
         for name in _empty(site, step.names):
             (store / name).mkdir(parents=True)
-        fresh = saved / f"{_MANIFEST}.new"
-        fresh.write_text(json.dumps(kept), "utf-8")
-        fresh.rename(saved / _MANIFEST)
+        records.write(saved / _MANIFEST, kept)
     except OSError as error:
         raise NothingChanged(
             f"cannot keep the installed packages safe: {os.strerror(error.errno or 0)}",
@@ -114,7 +111,7 @@ def finish_guard(step: GuardPackages, saved: Path, receipt: str | None) -> None:
         _let_go_of_unchanged(store, site, step.names)
         if store.is_dir():
             left = [str(path.relative_to(store)) for path in store.rglob("*")]
-            (store / _MANIFEST).write_text(json.dumps(left), "utf-8")
+            records.write(store / _MANIFEST, left)
             store.rename(own)
     shutil.rmtree(store, ignore_errors=True)
 
