@@ -161,7 +161,7 @@ def _is_whole(store: Path) -> bool:
 def _let_go_of_unchanged(store: Path, site: Path, names: tuple[str, ...]) -> None:
     """What is still in its place needs no keeping, unless a rollback uninstalls it first."""
     going = _replaced(store, site, names)
-    filled = [store / name for name in _empty(store, names) if any(listed(site / name, "*"))]
+    empty = [store / name for name in _empty(store, names)]
     for path in store.rglob("*"):
         name = path.relative_to(store)
         if str(name) not in going and (not path.is_dir() or path.is_symlink()):
@@ -169,7 +169,7 @@ def _let_go_of_unchanged(store: Path, site: Path, names: tuple[str, ...]) -> Non
                 if _is_same(path, site / name):
                     path.unlink()
     for folder, _, _ in os.walk(store, topdown=False):
-        if Path(folder) not in filled:
+        if Path(folder) not in empty:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
 
