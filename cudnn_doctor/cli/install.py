@@ -184,4 +184,4 @@ def install(
             verify(locked, plan)
         ap.apply(plan, how)
         if lock and not frozen:
-            write(lock, request, plan)
+            write(lock, request, plan, facts)

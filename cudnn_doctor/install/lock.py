@@ -15,10 +15,15 @@ from cudnn_doctor.install.choose import Wish
 from cudnn_doctor.install.journal import Journal
 from cudnn_doctor.install.packages import guard as package_guard
 from cudnn_doctor.install.plan import AnyStep, Fetch, FromIndex, Method, Plan, Run, Unpack
-from cudnn_doctor.install.receipts import receipts
+from cudnn_doctor.install.prefixes import layout
+from cudnn_doctor.install.prefixes.planning import plan_tarball
+from cudnn_doctor.install.receipts import puts, receipts
 from cudnn_doctor.install.request import InstallRequest
 from cudnn_doctor.install.state import locate
 from cudnn_doctor.install.wheels import companions
+from cudnn_doctor.install.wheels.planning import plan_wheel
+from cudnn_doctor.machine.model import Machine
+from cudnn_doctor.matrix.model import Matrix
 
 SCHEMA = 1
 _PINNED = re.compile(r"[A-Za-z0-9._+-]+={1,2}\d[\w.+:~-]*")
@@ -46,8 +51,12 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
     """What the wheel needs beside itself: lines of a requirements file, with hashes."""
 
 
-def write(path: str, request: InstallRequest, plan: Plan) -> None:
-    """Write the lock of a plan, atomically; raises DoctorError when it cannot be written."""
+def write(path: str, request: InstallRequest, plan: Plan, matrix: Matrix) -> None:
+    """Write the lock of a plan, atomically: all that a machine needs which has nothing of it yet.
+
+    Raises DoctorError when it cannot be written.
+    """
+    plan = _from_nothing(request, plan, matrix)
     lock = Lock(
         schema=SCHEMA,
         method=request.method,
@@ -161,6 +170,20 @@ def pinned(plan: Plan) -> tuple[str, ...]:
     if plan.method == "package":
         return tuple(sorted(f"{name}={version}" for name, version in plan.packages.items()))
     return tuple(sorted({item for step in plan.steps for item in _pinned(step)}))
+
+
+def _from_nothing(request: InstallRequest, plan: Plan, matrix: Matrix) -> Plan:
+    """The plan that brings all of it: what is there already needs no step in ``plan``."""
+    elsewhere = msgspec.structs.replace(request, fresh=True)
+    if plan.method == "wheel":
+        return plan_wheel(elsewhere, Machine(), matrix)
+    if plan.method == "package" or pinned(plan):
+        return plan
+    name = layout.folder_name(request.release, request.cuda, request.flavour)
+    for receipt in reversed(receipts(locate())):
+        if puts(receipt, f"{plan.target}/{name}"):
+            return receipt.plan
+    return plan_tarball(elsewhere, matrix)
 
 
 def _brought(plan: Plan) -> dict[str, str]:

@@ -89,7 +89,7 @@ def installed(state: State, prefix: str | None = None) -> list[Installed]:
     found = []
     for place in dict.fromkeys(map(os.path.abspath, wanted)):
         for name in layout.versions(place):
-            origin = next((r.id for r in reversed(known) if _put(r, f"{place}/{name}")), "")
+            origin = next((r.id for r in reversed(known) if puts(r, f"{place}/{name}")), "")
             current = layout.current(place) == name
             found.append(Installed(name, "tarball", place, current, origin))
     return found if prefix else [*found, *_by_receipts(known)]
@@ -246,7 +246,7 @@ def _own_bytes(path: Path) -> int:
 def plan_repair(state: State, entry: Installed, damage: list[str]) -> Plan:
     """Fetch a damaged version anew, from where it came, and put it in the place of the old one."""
     final = f"{entry.target}/{entry.name}"
-    receipt = next((r for r in reversed(receipts(state)) if _put(r, final)), None)
+    receipt = next((r for r in reversed(receipts(state)) if puts(r, final)), None)
     if receipt is None:
         raise NothingChanged(
             f"{entry.name} is damaged ({damage[0]}), and there is no receipt of where it came from",
@@ -263,7 +263,7 @@ def plan_repair(state: State, entry: Installed, damage: list[str]) -> Plan:
     return _plan(receipt.plan, "repair", steps, reasons=tuple(damage))
 
 
-def _put(receipt: Receipt, final: str) -> bool:
+def puts(receipt: Receipt, final: str) -> bool:
     steps = receipt.plan.steps
     return any(isinstance(step, MoveTree) and step.target == final for step in steps)
 

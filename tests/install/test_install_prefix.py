@@ -345,6 +345,8 @@ def test_a_lock_brings_the_same_again(install, cli: Cli, tmp_path: Path) -> None
     lock = tmp_path / "cudnn.lock"
     install("9.1.0", "--lock", str(lock))
     text = lock.read_text()
+    install("9.1.0", "--lock", str(lock))  # nothing is to be done, and the lock is the same
+    assert lock.read_text() == text and "sha256:" in text
     install(">=9", "--lock", str(lock), "--frozen", "--prefix", str(tmp_path / "q"))
     assert os.readlink(tmp_path / "q" / "current") == "9.1.0-cuda12"
     assert lock.read_text() == text

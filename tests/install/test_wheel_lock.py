@@ -58,6 +58,23 @@ def test_the_same_companions_come_again(
     assert all("--hash=sha256:" in line for line in companions)
 
 
+def test_where_all_is_there_already_the_lock_is_the_same(
+    cli: Cli, index: WheelIndex, tmp_path: Path
+) -> None:
+    cli.environ.update(wheelworld.environ_for(index, "uv", tmp_path))
+    wheel = next(index.folder.glob("nvidia_cudnn_cu12-9.10.2.21-*"))
+    redist.write_matrix(tmp_path / "matrix.yaml", {}, wheels={("9.10.2.21", "12"): wheel})
+    fakewheels.make_venv(tmp_path / "env")
+    base = ("install", "--method", "wheel", "--cuda", "12", "--no-gpu", "--yes")
+    base = (*base, "--matrix", tmp_path / "matrix.yaml", "--python", tmp_path / "env")
+    locks = [tmp_path / name for name in ("first.lock", "second.lock")]
+    for lock in locks:
+        cli(*base, "--version", "9.10.2", "--lock", lock)
+    first, second = (json.loads(lock.read_text()) for lock in locks)
+    assert first == second
+    assert len(first["pinned"]) == 6  # three wheels, three hashes
+
+
 def test_a_companion_that_was_changed_is_refused(
     cli: Cli, index: WheelIndex, tmp_path: Path
 ) -> None:
