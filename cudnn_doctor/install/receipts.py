@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudnn_doctor.errors import BadInput, DoctorError, ExitCode, NothingChanged
-from cudnn_doctor.install import files
+from cudnn_doctor.install import files, folders
 from cudnn_doctor.install.journal import RECEIPT_ID, Journal
 from cudnn_doctor.install.packages import kept
 from cudnn_doctor.install.plan import (
@@ -140,8 +140,10 @@ def plan_rollback(state: State, wanted: str | None = None) -> Plan:
         if not chosen or error.where > str(chosen[0].folder):
             raise error  # who knows what it built on
     if not chosen:
+        gone = any(r.id == wanted for r in receipts(state))
+        what = "was taken back, was a taking back, or its environment is gone" if gone else ""
         raise DoctorError(
-            f"there is no receipt {wanted}" if wanted else "there is nothing to take back",
+            f"{wanted} {what or 'is no receipt'}" if wanted else "there is nothing to take back",
             where=str(state.receipts),
             next_step="see `cudnn-doctor list`; what root did is taken back with --sudo",
             exit_code=ExitCode.USAGE if wanted else ExitCode.NOTHING_CHANGED,
@@ -175,7 +177,8 @@ def _taken_back(receipt: Receipt, action: str) -> Plan:
         if not getattr(back, "path", "").startswith(staged or "\0")
     ]
     steps = [*guard.from_kept(steps, receipt.id)]
-    return _plan(plan, action, steps, warnings=_changed_since(plan), undoes=receipt.id)
+    warnings = (*_changed_since(plan), *_replaced_since(plan))
+    return _plan(plan, action, steps, warnings=warnings, undoes=receipt.id)
 
 
 def _changed_since(plan: Plan) -> tuple[str, ...]:
@@ -186,6 +189,17 @@ def _changed_since(plan: Plan) -> tuple[str, ...]:
         for path, step in last.items()
         if os.path.lexists(path) and not layout.is_so(step)
     )
+
+
+def _replaced_since(plan: Plan) -> Iterator[str]:
+    """Whether others changed the cuDNN of an environment after this tool did."""
+    for step in plan.steps if plan.method == "wheel" and plan.action == "install" else ():
+        if isinstance(step, GuardPackages):
+            site = step.site_packages
+            infos = [path.name for path in folders.listed(site, "nvidia_cudnn_*.dist-info")]
+            if not any(f"-{plan.version}." in info for info in infos):
+                there = ", ".join(info.removesuffix(".dist-info") for info in infos) or "none"
+                yield f"cuDNN {plan.version} is no more in {site}, but {there}"
 
 
 def plan_use(entry: Installed) -> Plan:

@@ -192,3 +192,21 @@ def test_what_is_no_more_whole_is_fetched(
     cli("rollback", "--yes")
     assert (site / "nvidia_cudnn_cu12-9.1.0.70.dist-info").is_dir()
     assert (site / "nvidia/cudnn/lib/libcudnn.so.9").is_file()
+
+
+def test_what_others_put_in_its_place_is_told_before_it_goes(
+    cli: Cli, site: Path, wheels: Path
+) -> None:
+    install(cli, "9.10.2")
+    assert "no more" not in cli("rollback", "--dry-run").stdout
+    fakewheels.install(site.parents[2], next(wheels.glob("nvidia_cudnn_cu12-9.12.0.46-*")))
+    told = " ".join(cli("rollback", "--dry-run").stdout.split())
+    assert f"cuDNN 9.10.2.21 is no more in {site}, but nvidia_cudnn_cu12-9.12.0.46" in told
+
+
+def test_a_change_is_taken_back_once(cli: Cli, site: Path) -> None:
+    install(cli, "9.10.2")
+    (receipt,) = (cli.base / "state/receipts").iterdir()
+    cli("rollback", "--yes")
+    said = cli("rollback", receipt.name, "--yes", code=ExitCode.USAGE).stderr
+    assert f"{receipt.name} was taken back" in " ".join(said.split())
