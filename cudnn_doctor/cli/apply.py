@@ -195,7 +195,7 @@ def _tell(plan: Plan, receipt: str | None, how: How) -> None:
     elif plan.steps and not receipt:
         typer.echo("All of it is there already and whole: nothing was changed.")
     elif receipt:
-        back = plan.action in ("install", "use")
+        back = not plan.undoes
         sudo = " --sudo" if os.geteuid() == 0 and "SUDO_USER" in os.environ else ""
         undo = f" Undo it with: cudnn-doctor rollback {receipt}{sudo}" if back else ""
         typer.echo(f"\nDone.{undo}")
