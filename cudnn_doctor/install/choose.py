@@ -73,10 +73,17 @@ def settle(wish: Wish, target: Target, matrix: Matrix, machine: Facts) -> Instal
     """Choose version and method.
 
     Raises DoctorError: NO_COMPATIBLE_VERSION when nothing satisfies the target, NOTHING_CHANGED
-    when the archive brought is not what was asked for.
+    when the archive brought is not what was asked for, USAGE when the method takes none.
     """
     method, why = choose_method(wish, target, matrix, machine)
     if wish.archive:
+        if method != "tarball":
+            raise DoctorError(
+                f"--archive fills a prefix, --method {method} would leave that file aside",
+                next_step="give --prefix in place of --method; pip and uv take a wheel's file "
+                "where PIP_FIND_LINKS or UV_FIND_LINKS names its folder",
+                exit_code=ExitCode.USAGE,
+            )
         known = identify(wish.archive, matrix)
         name = os.path.basename(wish.archive)
         reason = f"{name} is {known}, by its SHA-256"

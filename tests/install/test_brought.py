@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import shutil
 from pathlib import Path
 
@@ -95,6 +96,20 @@ def test_a_jit_archive_is_told_from_the_full_one(
     said = bring(redist_tree.archives[NEW, "12"], "--matrix", matrix)
     assert "cuDNN JIT 9.10.2.21" in said
     assert (tmp_path / "p/9.10.2-cuda12-jit/lib/libcudnn.so").exists()
+
+
+def test_only_a_file_is_read(bring, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        assert "no regular file" in bring(path, code=5)
+
+
+@pytest.mark.parametrize("method", ["wheel", "package"])
+def test_other_methods_take_no_file(  # type: ignore[no-untyped-def]
+    bring, redist_tree: Redist, method: str
+) -> None:
+    archive = redist_tree.archives[NEW, "12"]
+    assert "--archive fills a prefix" in bring(archive, "--method", method, code=2)
 
 
 def test_a_file_is_hashed_once(redist_tree: Redist, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import os
+import stat
 from typing import Literal, NamedTuple
 
 from cudnn_doctor.errors import NothingChanged
@@ -37,6 +39,8 @@ def identify(path: str, matrix: Matrix) -> Known:
     """
     try:
         state = os.stat(path)
+        if not stat.S_ISREG(state.st_mode):  # a pipe would be waited for, a device has no end
+            raise OSError(errno.EINVAL, "it is no regular file")
         digest = _digest(os.path.abspath(path), state.st_mtime_ns, state.st_size)
         known = _known(digest, matrix)
         begin = b"" if known else _begin(path)
@@ -44,6 +48,7 @@ def identify(path: str, matrix: Matrix) -> Known:
         raise NothingChanged(
             f"cannot read the archive: {error.strerror}",
             where=path,
+            next_step="name the file that was downloaded",
         ) from error
     if known:
         return known
