@@ -75,9 +75,8 @@ def discard(path: str) -> None:
     """Delete a file, link or folder, whatever it is; absent is fine. Raises OSError."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
-    else:  # rmtree would open a pipe and wait
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(path)
+    elif os.path.lexists(path):  # rmtree would open a pipe and wait
+        os.unlink(path)
 
 
 def let_go(path: str) -> None:

@@ -334,3 +334,25 @@ def test_a_change_that_cannot_be_recorded_is_unfinished(state: State, tmp_path: 
     with exclusive(state):
         assert executor.recover(state, Silent())
     assert len(list(state.receipts.iterdir())) == 1
+
+
+def test_a_step_that_did_nothing_on_a_read_only_file_system_is_undone(
+    state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, unlinking what is absent is refused as well."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    steps = (WriteFile(title="", path=str(tmp_path / "file"), content="x"),)
+    plan = Plan(action="install", method="wheel", version="", cuda="", target="t", steps=steps)
+    with monkeypatch.context() as patched, pytest.raises(DoctorError) as caught:
+        patched.setattr("cudnn_doctor.install.files._replace_file", refuse)
+        unlink = os.unlink
+        patched.setattr(
+            os,
+            "unlink",
+            lambda path, **k: refuse() if "cudnn-doctor-new" in str(path) else unlink(path, **k),
+        )
+        executor.execute(plan, state, Silent())
+    assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
