@@ -265,11 +265,6 @@ CATALOGUE: tuple[FrameworkDescriptor, ...] = (
 _BY_NAME = {descriptor.name: descriptor for descriptor in CATALOGUE}
 
 
-def descriptor_for(name: str) -> FrameworkDescriptor | None:
-    """The descriptor with this catalogue name."""
-    return _BY_NAME.get(name)
-
-
 def scheme_for(name: str, version: str, cuda: str | None) -> str:
     """Id of the loading scheme of a framework's build: ``none`` for a CPU build, ``unknown`` where
     nothing is established. ``cuda`` is `Framework.cuda` (``"12.8"``, ``"12"``, ``"cpu"``, None).

@@ -166,13 +166,6 @@ def driver_branch(matrix: Matrix, driver: str) -> DriverBranch | None:
     return next((b for b in matrix.driver_branches if b.branch == major), None)
 
 
-def cuda_of_driver(matrix: Matrix, driver: str) -> str | None:
-    """Highest CUDA that a driver supports: its branch's, else that of the branch before it."""
-    known = [b for b in matrix.driver_branches if b.cuda]
-    older = [b for b in known if version_key(b.branch) <= version_key(driver)[:1]]
-    return max(older, key=lambda b: version_key(b.branch)).cuda if older else None
-
-
 def driver_floor(matrix: Matrix, cuda: str) -> CudaFloor | None:
     """Lowest driver for a CUDA major under minor-version compatibility, or for an exact minor."""
     exact = [f for f in matrix.cuda_floors if f.cuda == cuda]

@@ -14,7 +14,7 @@ from cudnn_doctor.verify.binding.library import Descriptor
 from cudnn_doctor.verify.binding.status import CudnnError
 from cudnn_doctor.verify.formats import FORMATS, Format
 from cudnn_doctor.verify.lab import Lab, Operand, Refused, Unsupported, run_twice
-from cudnn_doctor.verify.workloads import Convolution
+from cudnn_doctor.verify.workloads import Convolution, output_dims
 
 DIRECTIONS: tuple[Direction, ...] = ("forward", "data", "filter")
 _MATH = {"fp32": MathType.FMA, "tf32": MathType.TENSOR_OP}
@@ -62,7 +62,7 @@ def require(lab: Lab, kind: str) -> None:
 
 def _dims(problem: Problem, which: str) -> tuple[int, ...]:
     shape = problem.shape
-    out = references.output_dims(shape.x, shape.w, shape.window)
+    out = output_dims(shape.x, shape.w, shape.window)
     return {"x": shape.x, "w": shape.w, "y": out}[which]
 
 

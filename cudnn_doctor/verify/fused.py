@@ -16,7 +16,7 @@ from cudnn_doctor.verify.convolve import memory_axes, require
 from cudnn_doctor.verify.cuda import Buffer
 from cudnn_doctor.verify.formats import FORMATS, Format
 from cudnn_doctor.verify.lab import Lab, Uncompiled, Unsupported, run_twice
-from cudnn_doctor.verify.workloads import Convolution
+from cudnn_doctor.verify.workloads import Convolution, output_dims
 
 Choice = Callable[[Engine], bool]
 
@@ -120,7 +120,7 @@ def _build(lab: Lab, shape: Convolution, kind: Format, output: Format, fuse: boo
     """Convolution, then (``fuse``) + bias and ReLU; NHWC, sums and intermediates in fp32."""
     cudnn, xp = lab.cudnn, lab.xp
     axes = memory_axes("nhwc", len(shape.x))
-    out = references.output_dims(shape.x, shape.w, shape.window)
+    out = output_dims(shape.x, shape.w, shape.window)
     x = lab.operand(lab.random("fused/x", shape.x), kind, axes)
     w = lab.operand(lab.random("fused/w", shape.w), kind, axes)
     result = lab.output(out, output)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from cudnn_doctor.verify import bounds, convolve, formats, references
+from cudnn_doctor.verify import bounds, convolve, formats
 from cudnn_doctor.verify.binding import cnn
 from cudnn_doctor.verify.binding.enums import DataType
 from cudnn_doctor.verify.binding.graph import Graph, Pointwise, Tensor, Window, row_major
@@ -19,7 +19,7 @@ from cudnn_doctor.verify.cuda import Buffer, CudaError
 from cudnn_doctor.verify.formats import FORMATS
 from cudnn_doctor.verify.fused import Bound, any_engine, execute, first_plan
 from cudnn_doctor.verify.lab import Lab, Unsupported, run_twice
-from cudnn_doctor.verify.workloads import Convolution
+from cudnn_doctor.verify.workloads import Convolution, output_dims
 
 PREFIX = "known fault "
 """Steps are named so, followed by the issue's id."""
@@ -54,7 +54,7 @@ def huge_convolution(lab: Lab, huge: Huge = Huge()) -> dict[str, Any]:  # noqa: 
     """
     convolve.require(lab, huge.kind)
     xp, form = lab.xp, FORMATS[huge.kind]
-    out = references.output_dims(huge.x, huge.w, huge.window)
+    out = output_dims(huge.x, huge.w, huge.window)
     need = 2 * form.size * (_product(huge.x) + _product(out)) + (1 << 30)
     if lab.driver.memory()[0] < need:
         raise Unsupported(f"needs {need >> 30} GiB of free GPU memory")
@@ -77,7 +77,7 @@ def huge_convolution(lab: Lab, huge: Huge = Huge()) -> dict[str, Any]:  # noqa: 
 
 def _check_rows(lab: Lab, huge: Huge, block: Any, w: Any, y: Buffer) -> dict[str, Any]:
     form = FORMATS[huge.kind]
-    out = references.output_dims(huge.x, huge.w, huge.window)
+    out = output_dims(huge.x, huge.w, huge.window)
     rows = _product(out[:-1])
     worst, step = 0.0, max(1, (rows - 1) // (_ROWS - 1))
     for number in [*range(0, rows - 1, step), rows - 1]:
@@ -94,7 +94,7 @@ def _check_rows(lab: Lab, huge: Huge, block: Any, w: Any, y: Buffer) -> dict[str
 def _row(lab: Lab, huge: Huge, block: Any, w: Any, number: int) -> tuple[Any, Any]:
     """Exact values and spread of one row of the result; the input repeats ``block``."""
     xp = lab.xp
-    out = references.output_dims(huge.x, huge.w, huge.window)
+    out = output_dims(huge.x, huge.w, huge.window)
     _, k, d, h = (int(i) for i in lab.unravel(number, out[:-1]))
     strides = row_major(huge.x)
     _, channels, depth, height, width = (xp.arange(n) for n in (1, *huge.w[1:]))

@@ -11,21 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudnn_doctor.verify.binding.graph import Window
-from cudnn_doctor.verify.workloads import Convolution
+from cudnn_doctor.verify.workloads import Convolution, output_dims
 
 Index = tuple[Any, ...]
 _WHOLE = (slice(None),) * 3
-
-
-def output_size(size: int, taps: int, padding: int, stride: int, dilation: int) -> int:
-    """Length of a convolution's output along one dimension."""
-    return (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
-
-
-def output_dims(x: tuple[int, ...], w: tuple[int, ...], window: Window) -> tuple[int, ...]:
-    """Dimensions of the result of convolving x (N, C, ...) with w (K, C/groups, ...)."""
-    spatial = zip(x[2:], w[2:], window.padding, window.stride, window.dilation, strict=True)
-    return (x[0], w[0], *(output_size(*sizes) for sizes in spatial))
 
 
 def _taps(

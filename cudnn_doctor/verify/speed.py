@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cudnn_doctor.verify import formats, references
+from cudnn_doctor.verify import formats
 from cudnn_doctor.verify.binding import ops
 from cudnn_doctor.verify.binding.enums import ActivationMode
 from cudnn_doctor.verify.binding.graph import Graph, channels_last, row_major
@@ -21,7 +21,7 @@ from cudnn_doctor.verify.formats import FORMATS
 from cudnn_doctor.verify.fused import plans
 from cudnn_doctor.verify.lab import Lab, Unsupported
 from cudnn_doctor.verify.nvml import Monitor
-from cudnn_doctor.verify.workloads import Speed
+from cudnn_doctor.verify.workloads import Speed, output_dims
 
 MIN_RATIO = 0.5
 """Least share of the GEMM rate, or of the copy rate, that is no finding."""
@@ -99,7 +99,7 @@ def convolution(
 
 def _graph(lab: Lab, speed: Speed, kind: str) -> tuple[Graph, dict[int, int], tuple[Buffer, ...]]:
     form = FORMATS[kind]
-    out = references.output_dims(speed.x, speed.w, speed.window)
+    out = output_dims(speed.x, speed.w, speed.window)
     graph = Graph(lab.cudnn)
     tensors = [graph.tensor(form.dtype, d, channels_last(d)) for d in (speed.x, speed.w, out)]
     graph.convolution_forward(tensors[0], tensors[1], tensors[2], speed.window)

@@ -7,6 +7,17 @@ from typing import NamedTuple
 from cudnn_doctor.verify.binding.graph import Window
 
 
+def output_size(size: int, taps: int, padding: int, stride: int, dilation: int) -> int:
+    """Length of a convolution's output along one dimension."""
+    return (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
+
+
+def output_dims(x: tuple[int, ...], w: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    """Dimensions of the result of convolving x (N, C, ...) with w (K, C/groups, ...)."""
+    spatial = zip(x[2:], w[2:], window.padding, window.stride, window.dilation, strict=True)
+    return (x[0], w[0], *(output_size(*sizes) for sizes in spatial))
+
+
 class Convolution(NamedTuple):
     """One convolution problem; dimensions N, C, spatial and K, C/groups, taps."""
 
@@ -69,8 +80,6 @@ class Speed(NamedTuple):
     @property
     def operations(self) -> float:
         """Floating-point operations of one run (a multiplication and an addition a term)."""
-        from cudnn_doctor.verify.references import output_dims
-
         total = 2.0
         for n in (*output_dims(self.x, self.w, self.window), *self.w[1:]):
             total *= n

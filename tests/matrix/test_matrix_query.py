@@ -72,10 +72,6 @@ def test_every_known_name_finds_its_own_capability() -> None:
 def test_driver_branches() -> None:
     assert query.driver_branch(MATRIX, "535.104.05").lts
     assert query.driver_branch(MATRIX, "536.1") is None
-    assert query.cuda_of_driver(MATRIX, "535.104.05") == "12.2"
-    assert query.cuda_of_driver(MATRIX, "565.57.01") == "12.6"
-    assert query.cuda_of_driver(MATRIX, "580.65.06") == "13.0"
-    assert query.cuda_of_driver(MATRIX, "390.157") is None
 
 
 def test_driver_floors_and_toolkit_drivers() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cudnn_doctor.verify import references
 from cudnn_doctor.verify.binding.graph import Window, channels_last, row_major
-from cudnn_doctor.verify.workloads import Convolution
+from cudnn_doctor.verify.workloads import Convolution, output_dims
 
 SHAPES = (
     Convolution("plain", (2, 4, 6, 7), (6, 4, 3, 2), Window((1, 0), (1, 1), (1, 1))),
@@ -24,7 +24,7 @@ SHAPES = (
 def products(shape: Convolution) -> list[tuple[tuple[int, ...], ...]]:
     """Indices (into x, w, y) of every product, by the definition of a convolution."""
     window, found = shape.window, []
-    y = references.output_dims(shape.x, shape.w, window)
+    y = output_dims(shape.x, shape.w, window)
     per_group = shape.w[0] // shape.groups
     for n, k, c in itertools.product(range(y[0]), range(y[1]), range(shape.w[1])):
         channel = c + k // per_group * shape.w[1]
@@ -44,7 +44,7 @@ def products(shape: Convolution) -> list[tuple[tuple[int, ...], ...]]:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: s.name)
 def test_all_three_directions_follow_the_definition(shape: Convolution) -> None:
     numbers = numpy.random.default_rng(5)
-    dims = references.output_dims(shape.x, shape.w, shape.window)
+    dims = output_dims(shape.x, shape.w, shape.window)
     x, w, dy = (numbers.standard_normal(d) for d in (shape.x, shape.w, dims))
     y, dx, dw = numpy.zeros(dims), numpy.zeros(shape.x), numpy.zeros(shape.w)
     for at_x, at_w, at_y in products(shape):
