@@ -104,6 +104,7 @@ def cache_list(as_json: ap.AsJson = False) -> None:
 @cache.command("clear", epilog=examples("cudnn-doctor cache clear"))
 def cache_clear() -> None:
     """Remove all cached files, finished or not, and what was set aside for a rollback."""
+    from cudnn_doctor.errors import NothingChanged
     from cudnn_doctor.install.archives.download import cached_files
     from cudnn_doctor.install.files import finish_remove_folder
     from cudnn_doctor.install.folders import discard
@@ -114,7 +115,14 @@ def cache_clear() -> None:
     with exclusive(locate()):
         files, aside = cached_files(locate()), set_aside(locate())
         for path, _ in (*files, *aside):
-            discard(str(path))
+            try:
+                discard(str(path))
+            except OSError as error:
+                raise NothingChanged(
+                    f"cannot remove it: {error.strerror}",
+                    where=str(path),
+                    next_step="make it writable, then clear again; what was before it is removed",
+                ) from error
         for path, _ in aside:
             finish_remove_folder(RemoveFolder(path=str(path.parent)))
     freed = sum(size for _, size in (*files, *aside))

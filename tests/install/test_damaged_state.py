@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -356,3 +358,16 @@ def test_a_step_that_did_nothing_on_a_read_only_file_system_is_undone(
         )
         executor.execute(plan, state, Silent())
     assert caught.value.exit_code == ExitCode.NOTHING_CHANGED
+
+
+def test_a_cache_that_cannot_be_cleared_is_told(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "cache/files").mkdir(parents=True)
+    mine = tmp_path / "cache/files" / ("0" * 64)
+    mine.write_text("x")
+    code = "import os, sys; from cudnn_doctor.__main__ import main\n"
+    code += "def refuse(*_, **__): raise OSError(30, 'Read-only file system')\n"
+    code += "os.unlink = refuse; sys.argv = ['cudnn-doctor', 'cache', 'clear']; main()"
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, env=cli.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.NOTHING_CHANGED and "Traceback" not in done.stderr
+    assert "Read-only file system" in done.stderr and mine.exists()
