@@ -168,6 +168,8 @@ def _taken_back(receipt: Receipt, action: str) -> Plan:
                 "took for good",
                 next_step=f"bring it back with `cudnn-doctor install --version {plan.version}`",
             )
+        if isinstance(step, SwitchLink) and step.path == f"{plan.target}/current":
+            _refuse_if_followed(step)
     staged = tuple(step.source for step in plan.steps if isinstance(step, MoveTree))
     saved = receipt.folder / "saved"
     steps = [
@@ -179,6 +181,17 @@ def _taken_back(receipt: Receipt, action: str) -> Plan:
     steps = [*guard.from_kept(steps, receipt.id)]
     warnings = (*_changed_since(plan), *_replaced_since(plan))
     return _plan(plan, action, steps, warnings=warnings, undoes=receipt.id)
+
+
+def _refuse_if_followed(step: SwitchLink) -> None:
+    """Another user of the prefix, whose receipts are not here, may have made a version current."""
+    now = os.readlink(step.path) if os.path.islink(step.path) else step.target
+    if now != step.target and os.path.isdir(step.path):
+        raise NothingChanged(
+            f"{now} is current by now, and would be left without its links",
+            where=step.path,
+            next_step=f"to be rid of {step.target} alone: `cudnn-doctor uninstall {step.target}`",
+        )
 
 
 def _changed_since(plan: Plan) -> tuple[str, ...]:

@@ -182,6 +182,22 @@ def test_a_tilde_is_the_home(cli: Cli, install: Install, redist_tree: Redist) ->
     assert "9.10.2-cuda12" in cli("list", "--prefix", "~/cudnn").stdout
 
 
+def test_what_another_user_made_current_keeps_its_links(
+    cli: Cli, install: Install, prefix: Path, tmp_path: Path
+) -> None:
+    install("9.1.0")
+    cli.environ["CUDNN_DOCTOR_STATE"] = str(tmp_path / "another")
+    install("9.10.2")
+    before = tree(prefix)
+    cli.environ["CUDNN_DOCTOR_STATE"] = str(tmp_path / "state")
+    refused = cli("rollback", "--yes", code=5).stderr
+    assert "9.10.2-cuda12 is current by now" in refused
+    assert tree(prefix) == before
+    cli("uninstall", "9.1.0-cuda12", "--prefix", prefix, "--yes")
+    assert (prefix / "current").resolve().name == "9.10.2-cuda12"
+    assert not (prefix / "9.1.0-cuda12").exists()
+
+
 def test_no_link_leads_out_of_the_prefix(install: Install, prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
     prefix.mkdir()
