@@ -13,6 +13,7 @@ from cudnn_doctor.cli import apply as ap
 from cudnn_doctor.cli import install as inst
 from cudnn_doctor.cli import target_options as opts
 from cudnn_doctor.cli.lazy import examples
+from cudnn_doctor.errors import DoctorError, ExitCode
 
 
 class DownloadSource(str, Enum):
@@ -73,6 +74,12 @@ def download(
         no_gpu=no_gpu,
     )
     wish = Wish(method="tarball", source=source.value, mirrors=tuple(mirror or ()))
+    if lock and (version or cuda or wanted or source is not DownloadSource.archive):
+        raise DoctorError(
+            "--lock names version, CUDA and source already",
+            next_step="leave --version, --cuda, --for and --source out",
+            exit_code=ExitCode.USAGE,
+        )
     if lock:
         request = request_of(read(lock), wish, facts)
     else:

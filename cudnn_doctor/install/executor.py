@@ -71,6 +71,11 @@ def execute(plan: Plan, state: State, progress: Progress, *, locked: bool = Fals
             _undo_all(journal, progress)
             if isinstance(error, OSError):
                 raise files.failed("a step failed and all was undone", "", error) from error
+            if isinstance(error, MemoryError) or "start new thread" in str(error):
+                raise NothingChanged(
+                    "there is not enough memory, or no thread can be started: all was undone",
+                    next_step="raise the limits of this shell or container (`ulimit -a`)",
+                ) from error
             raise
         return _finish(journal, state)
 

@@ -31,6 +31,7 @@ _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,5}){2,3}")
 _CUDA = re.compile(r"[0-9]{1,2}")
 _PLATFORM = re.compile(r"linux-[a-z0-9_]{1,16}")
 _ITEM = re.compile(r"sha256:[0-9a-f]+|[A-Za-z0-9][\w.:+-]*={1,2}[\w.:+~^-]+")
+_ANEW = "make one with `cudnn-doctor install --lock FILE`"
 _HASH = re.compile(r"sha256[:=]([0-9a-f]{64})")
 
 
@@ -96,9 +97,11 @@ def read(path: str) -> Lock:
     try:
         lock = msgspec.json.decode(Path(path).read_bytes(), type=Lock)
     except OSError as error:
-        raise BadInput(f"cannot read the lock file: {error.strerror}", where=path) from error
+        what = f"cannot read the lock file: {error.strerror}"
+        raise BadInput(what, where=path, next_step=_ANEW) from error
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise BadInput(f"not a lock file of cudnn-doctor: {error}", where=path) from error
+        what = f"not a lock file of cudnn-doctor: {error}"
+        raise BadInput(what, where=path, next_step=_ANEW) from error
     if lock.schema != SCHEMA:
         raise BadInput(
             f"lock files of schema {lock.schema} are not known here",
@@ -106,7 +109,8 @@ def read(path: str) -> Lock:
             next_step="update cudnn-doctor",
         )
     if fault := _fault(lock):
-        raise BadInput(f"not a lock file that cudnn-doctor wrote: {fault}", where=path)
+        what = f"not a lock file that cudnn-doctor wrote: {fault}"
+        raise BadInput(what, where=path, next_step=_ANEW)
     return lock
 
 

@@ -49,6 +49,10 @@ def test_a_wheel_is_taken_under_any_name(
     assert (tmp_path / "p/lib/libcudnn.so").resolve().is_file()
 
 
+def test_a_wheel_has_no_static_libraries(bring, redist_tree: Redist) -> None:
+    assert "no static libraries" in bring(redist_tree.wheel, "--static", code=5)
+
+
 @pytest.mark.parametrize("name", ["cudnn.whl", "cudnn.tgz"])
 def test_an_archive_is_taken_under_any_name(
     bring, redist_tree: Redist, tmp_path: Path, name: str

@@ -132,6 +132,7 @@ def test_a_lock_brings_its_archive(
     what = ("--version", "9.1.0", "--cuda", "12", "--source", "archive", "--no-gpu")
     cli("install", *what, *where, "--prefix", tmp_path / "p", "--lock", lock, "--yes")
     ahead = ("download", "--lock", lock, *where, "--dest", tmp_path / "stick")
+    assert "leave --version" in cli(*ahead, "--version", "9.1.0", code=2).stderr
     assert Path(cli.json(*ahead)["file"]).read_bytes() == archive.read_bytes()
     lock.write_text(lock.read_text().replace(sha256(archive), "0" * 64))
     assert "the lock file does not name" in cli(*ahead, code=5).stderr

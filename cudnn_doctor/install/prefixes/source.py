@@ -189,6 +189,11 @@ def _local(path: str, request: InstallRequest, matrix: Matrix) -> Fetch:
             where=path,
             next_step="leave --version and --cuda out, or bring the other file",
         )
+    wheels = {wheel.sha256 for release in matrix.releases for wheel in release.wheels}
+    if request.static and known.sha256 in wheels:
+        raise NothingChanged(
+            "wheels hold no static libraries", where=path, next_step="bring NVIDIA's archive"
+        )
     return Fetch(
         title=f"take {os.path.basename(path)}",
         urls=(Path(path).resolve().as_uri(),),
