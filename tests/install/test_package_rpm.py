@@ -407,7 +407,7 @@ def install_with_lock(manager: str, matrix: Matrix, version: str) -> None:
     made = plan_package(request, look(manager), matrix)
     with exclusive(state.locate()):
         executor.execute(made, state.locate(), Silent(), locked=True)
-    lock.write("/srv/cudnn.lock", request, made)
+    lock.write("/srv/cudnn.lock", request, made, matrix)
 
 
 def install_frozen(manager: str, matrix: Matrix) -> None:
