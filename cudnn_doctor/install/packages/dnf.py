@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cudnn_doctor.install.packages import rpm
 from cudnn_doctor.install.packages.manager import RepositoryFile, Target
-from cudnn_doctor.install.plan import AnyStep, Run
+from cudnn_doctor.install.plan import AnyStep
 
 _COMMAND = ("dnf", "-y", "--setopt=install_weak_deps=False")
 _REMOVING = re.compile(r"^(Removing|Erasing)\b.*:$")
@@ -16,16 +16,12 @@ _REPLACING = re.compile(r"^(Upgrading|Downgrading|Reinstalling)\b.*:$")
 _ROW = re.compile(r"^ (\S+)\s+\S+\s+\S+")
 
 
-class Dnf(rpm.RpmDatabase):
+class Dnf(rpm.OverRpm):
     """The solver takes exact versions also for what they depend on."""
 
     name = "dnf"
     repository_path = f"/etc/yum.repos.d/{rpm.REPOSITORY}.repo"
-    key_path = rpm.KEY_PATH
     rehearses = False
-
-    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
-        return []
 
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         return rpm.repository_steps(file, ())
@@ -33,21 +29,9 @@ class Dnf(rpm.RpmDatabase):
     def refresh(self, path: str) -> tuple[str, ...]:
         return ("dnf", "-y", "makecache", "--refresh", *_only(path))
 
-    def before(self, targets: list[Target], version: str) -> list[AnyStep]:
-        return []
-
     def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
-        names = tuple(target.name for target in targets)
-        if not (hold and names):
-            return []
-        return [
-            Run(
-                title=f"hold {', '.join(names)}",
-                argv=("dnf", "-y", "versionlock", "add", *names),
-                undo=(("dnf", "-y", "versionlock", "delete", *names),),
-                needs_root=True,
-            )
-        ]
+        lock, unlock = ("dnf", "-y", "versionlock", "add"), ("dnf", "-y", "versionlock", "delete")
+        return rpm.hold_steps(targets, lock, unlock) if hold else []
 
     def cannot_hold(self) -> str:
         command = ("dnf", "versionlock", "--help")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cudnn_doctor.errors import DoctorError
 from cudnn_doctor.install.packages import repack_rpm
-from cudnn_doctor.install.packages.manager import TREE, RepositoryFile, output_of
+from cudnn_doctor.install.packages.manager import TREE, RepositoryFile, Target, output_of
 from cudnn_doctor.install.plan import AnyStep, Run, WriteFile
 
 REPOSITORY = "cudnn-doctor-nvidia"
@@ -45,8 +45,33 @@ def repository_steps(file: RepositoryFile, options: tuple[str, ...]) -> list[Any
     ]
 
 
-class RpmDatabase:
-    """What a package manager over rpm asks of rpm itself (part of `packages.Manager`)."""
+def hold_steps(
+    targets: list[Target], lock: tuple[str, ...], unlock: tuple[str, ...]
+) -> list[AnyStep]:
+    """Lock packages by their manager's commands, which take the names at their end."""
+    names = tuple(target.name for target in targets)
+    if not names:
+        return []
+    return [
+        Run(
+            title=f"hold {', '.join(names)}",
+            argv=(*lock, *names),
+            undo=((*unlock, *names),),
+            needs_root=True,
+        )
+    ]
+
+
+class OverRpm:
+    """What package managers over rpm have in common (part of `manager.Manager`)."""
+
+    key_path = KEY_PATH
+
+    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
+        return []
+
+    def before(self, targets: list[Target], version: str) -> list[AnyStep]:
+        return []
 
     def files_of(self, name: str) -> tuple[str, ...]:
         """List the files of a package."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cudnn_doctor.install.packages import rpm
 from cudnn_doctor.install.packages.manager import RepositoryFile, Target
-from cudnn_doctor.install.plan import AnyStep, Run
+from cudnn_doctor.install.plan import AnyStep
 
 _COMMAND = ("zypper", "--non-interactive")
 _INSTALL = (*_COMMAND, "install", "--oldpackage", "--no-recommends")
@@ -15,16 +15,12 @@ _REMOVED = re.compile(r"package(?:s are| is) going to be REMOVED:\n((?: .*\n?)+)
 _REPLACED = re.compile(r"going to be (?:up|down)graded:\n((?: .*\n?)+)")
 
 
-class Zypper(rpm.RpmDatabase):
+class Zypper(rpm.OverRpm):
     """The solver takes exact versions also for what they depend on."""
 
     name = "zypper"
     repository_path = f"/etc/zypp/repos.d/{rpm.REPOSITORY}.repo"
-    key_path = rpm.KEY_PATH
     rehearses = True
-
-    def prepare(self, url: str, *, fresh: bool) -> list[AnyStep]:
-        return []
 
     def repository(self, file: RepositoryFile) -> list[AnyStep]:
         return rpm.repository_steps(file, ("autorefresh=0", "type=rpm-md"))
@@ -33,21 +29,9 @@ class Zypper(rpm.RpmDatabase):
         own = path.endswith(f"/{rpm.REPOSITORY}.repo")
         return (*_COMMAND, "refresh", *((rpm.REPOSITORY,) if own else ()))
 
-    def before(self, targets: list[Target], version: str) -> list[AnyStep]:
-        return []
-
     def after(self, targets: list[Target], *, hold: bool) -> list[AnyStep]:
-        names = tuple(target.name for target in targets)
-        if not (hold and names):
-            return []
-        return [
-            Run(
-                title=f"hold {', '.join(names)}",
-                argv=(*_COMMAND, "addlock", *names),
-                undo=((*_COMMAND, "removelock", *names),),
-                needs_root=True,
-            )
-        ]
+        lock, unlock = (*_COMMAND, "addlock"), (*_COMMAND, "removelock")
+        return rpm.hold_steps(targets, lock, unlock) if hold else []
 
     def cannot_hold(self) -> str:
         return ""
