@@ -1,15 +1,18 @@
-"""A small redist tree with its matrix and server, built once a session."""
+"""A small redist tree with its matrix and server, built once a session; a world of wheels."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from support import fakewheels, redist
+from support import fakewheels, redist, wheelworld
 from support.cli import Cli
 from support.redist_server import RedistServer, serving
+from support.wheelindex import WheelIndex
+from support.wheelworld import World
 
 NEW, OLD, LEGACY = "9.10.2.21", "9.1.0.70", "8.2.4.15"
 
@@ -46,3 +49,23 @@ def server(redist_tree: Redist) -> Iterator[RedistServer]:
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path)
+
+
+@pytest.fixture
+def world(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    wheels: Path,
+    template: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[World]:
+    """A copy of the module's ``template`` with an index of its ``wheels``; the parameter names the
+    installer, ``uv`` or ``pip``."""
+    index = WheelIndex(wheels)
+    prefix = tmp_path / "env"
+    shutil.copytree(template, prefix, symlinks=True)
+    installer = getattr(request, "param", "uv")
+    for name, value in wheelworld.environ_for(index, installer, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    yield World(tmp_path, prefix, index, wheelworld.matrix_of(wheels))
+    index.close()

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,21 +38,12 @@ def template(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Path:
 
 
 @pytest.fixture
-def world(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    wheels: Path,
-    template: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[World]:
-    index = WheelIndex(wheels)
-    shutil.copytree(template, tmp_path / "env", symlinks=True)
-    environ = wheelworld.environ_for(index, request.param, tmp_path)
-    environ |= {"PIP_DEFAULT_TIMEOUT": "1", "UV_HTTP_TIMEOUT": "1", "NO_PROXY": ""}
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    yield World(tmp_path, tmp_path / "env", index, wheelworld.matrix_of(wheels))
-    index.close()
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """With little patience."""
+    for name in ("PIP_DEFAULT_TIMEOUT", "UV_HTTP_TIMEOUT"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("NO_PROXY", "")
+    return world
 
 
 def refused(world: World) -> str:

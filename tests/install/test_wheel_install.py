@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support import fakewheels, wheelworld
-from support.wheelindex import WheelIndex
 from support.wheelworld import World
 
 from cudnn_doctor.errors import DoctorError, ExitCode
@@ -34,25 +32,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 both = pytest.mark.parametrize("world", ["pip", "uv"], indirect=True)
-
-
-@pytest.fixture
-def world(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    wheels: Path,
-    template: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[World]:
-    index = WheelIndex(wheels)
-    prefix = tmp_path / "env"
-    shutil.copytree(template, prefix, symlinks=True)
-    for name, value in wheelworld.environ_for(
-        index, getattr(request, "param", "uv"), tmp_path
-    ).items():
-        monkeypatch.setenv(name, value)
-    yield World(tmp_path, prefix, index, wheelworld.matrix_of(wheels))
-    index.close()
 
 
 def roll_back(world: World, receipt: Path) -> None:

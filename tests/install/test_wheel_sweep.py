@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support import fakewheels, wheelworld
-from support.wheelindex import WheelIndex
 from support.wheelworld import World
 
 from cudnn_doctor.install import executor
@@ -58,22 +55,6 @@ def template(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Path:
     names = ("cudnn_cu12-9.1.0.70", "cublas_cu12-12.8.4.1", "cuda_nvrtc_cu12-12.8.4.1")
     fakewheels.install(prefix, *(next(wheels.glob(f"nvidia_{name}-*")) for name in names))
     return prefix
-
-
-@pytest.fixture
-def world(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    wheels: Path,
-    template: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[World]:
-    index = WheelIndex(wheels)
-    shutil.copytree(template, tmp_path / "env", symlinks=True)
-    for name, value in wheelworld.environ_for(index, request.param, tmp_path).items():
-        monkeypatch.setenv(name, value)
-    yield World(tmp_path, tmp_path / "env", index, wheelworld.matrix_of(wheels))
-    index.close()
 
 
 @pytest.mark.parametrize("world", ["pip", "uv"], indirect=True)
